@@ -1,4 +1,4 @@
-"""How a function becomes a command: the options that all share, and what becomes of errors."""
+"""Turns functions into commands: shared options and error handling."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from ropewalk.timeline import Timeline
 
 
 class _Program(TyperGroup):
-    """Says of a wrong call what every other error says, as JSON too."""
+    """Reports usage errors like all other errors, also as JSON."""
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **extra: Any) -> Any:
         if "--json" not in (sys.argv[1:] if args is None else args):
             return super().main(args, *more, **extra)
         try:
             code = super().main(args, *more, **{**extra, "standalone_mode": False})
-        except Exception as error:  # What Typer raises has no public class in every release.
+        except Exception as error:  # Typer raises errors without a public class in some releases.
             if not hasattr(error, "format_message"):
                 raise
             code = _misused(error)
@@ -50,7 +50,7 @@ class _Program(TyperGroup):
 
 
 def _misused(error: Any) -> int:
-    """Say as JSON that the program was called wrongly."""
+    """Report a usage error as JSON."""
     prepare_streams()
     context = getattr(error, "ctx", None)
     asked = "ropewalk" if context is None else context.command_path
@@ -73,7 +73,7 @@ app = typer.Typer(
 
 @dataclass
 class Run:
-    """What the options that all commands share say."""
+    """The values of the options that all commands share."""
 
     store: str | None = None
     agent: str | None = None
@@ -88,7 +88,7 @@ class Run:
 
     @cached_property
     def out(self) -> Output:
-        """Where to write to."""
+        """The output."""
         return Output(json=self.json, quiet=self.quiet)
 
     @contextmanager
@@ -99,7 +99,7 @@ class Run:
 
     @contextmanager
     def timeline(self) -> Iterator[Timeline]:
-        """The timeline, to look at: of several the one that changed last, which is said."""
+        """The timeline to read: of several, the one that changed last, with a note."""
         with self.opened() as store:
             try:
                 found = self._named.find(store)
@@ -115,7 +115,7 @@ class Run:
 
     @contextmanager
     def changing(self) -> Iterator[Timeline]:
-        """The timeline, to change it: of several none is chosen."""
+        """The timeline to change: with several, one must be named."""
         with self.opened() as store:
             found = self._named.find(store)
             self._show_as(store, found)
@@ -133,7 +133,7 @@ class Run:
 
     @cached_property
     def view(self) -> View:
-        """How what the timeline holds is shown."""
+        """How the content of the timeline is displayed."""
         return View() if self.thread is None else ThreadView()
 
 
@@ -142,7 +142,7 @@ def _names_of_agents(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def names_of_branches(ctx: typer.Context, incomplete: str) -> list[str]:
-    """For the shell: the branches of the timeline that was named so far."""
+    """Shell completion: the branches of the timeline named so far."""
     named = Named(**{name: ctx.params.get(name) for name in Named._fields if name != "branch"})
 
     def ask(store: Store) -> list[str]:
@@ -312,9 +312,9 @@ def command(
     *,
     name: str | None = None,
 ) -> Callable[[Command], Command]:
-    """Make a function that takes a `Run` a command, with the options that all share.
+    """Make a function that takes a `Run` a command, with the shared options.
 
-    What it returns is the exit code; None is success.
+    Its return value is the exit code; None is success.
     """
     shared = _SHARED[on]
 
@@ -347,7 +347,7 @@ def command(
 
 
 def _guarded(run: Run, work: Callable[[], int | None]) -> int:
-    """Do the work of a command; the code that it ends with."""
+    """Run a command; returns its exit code."""
     prepare_streams()
     try:
         with _interruptible():
@@ -368,7 +368,7 @@ def _guarded(run: Run, work: Callable[[], int | None]) -> int:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let an interrupt raise, which before and after a command ends the process at once."""
+    """Let an interrupt raise; before and after a command it ends the process at once."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_DFL:
         yield
         return
@@ -380,9 +380,9 @@ def _interruptible() -> Iterator[None]:
 
 
 def _drop_output() -> None:
-    """Let what is still to be written go nowhere, if nobody takes it.
+    """Discard pending output if its reader is gone.
 
-    Python flushes it at its end, and would then end with a code of its own.
+    Python flushes it at exit, and would then end with an exit code of its own.
     """
     try:
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What a command that fails says, and the exit codes, which are a contract."""
+"""The error messages of commands, and the exit codes, which are a contract."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ropewalk.cli.output import plain
 from ropewalk.cli.views import View
 
 FOUND = 1
-"""The command did its work and found something: problems, or differences that were asked for."""
+"""The command succeeded and found something: problems, or requested differences."""
 USAGE = 2
 LEFT_OUT = 11
-"""The command did its work, but had to leave something out."""
+"""The command succeeded, but had to leave something out."""
 UNEXPECTED = 70
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -32,7 +32,7 @@ EXIT_CODES: dict[type[errors.RopewalkError], int] = {
     errors.NotAllowed: 9,
     errors.NotSaved: 10,
 }
-"""One for each second level of the tree of errors."""
+"""One for each second level of the error tree."""
 
 _SYSTEM = {
     errno.ENOENT: errors.NotFound,
@@ -59,7 +59,7 @@ _HINTS: dict[type[errors.RopewalkError], str] = {
 
 
 class Usage(errors.InvalidInput):
-    """A command was not given what it needs; ends with the code for wrong usage."""
+    """A usage error; ends with the exit code for wrong usage."""
 
     code = "usage"
 
@@ -69,7 +69,7 @@ class SeveralTimelines(Usage):
 
 
 def as_ropewalk(error: Exception) -> errors.RopewalkError | None:
-    """An error as one of Ropewalk's; None if it is a mistake in the program."""
+    """Convert an error to one of Ropewalk's; None if it is a bug."""
     if isinstance(error, errors.RopewalkError):
         return error
     if isinstance(error, OSError):
@@ -80,14 +80,14 @@ def as_ropewalk(error: Exception) -> errors.RopewalkError | None:
 
 
 def exit_code(error: errors.RopewalkError) -> int:
-    """The code that a command ends with after an error."""
+    """The exit code for an error."""
     if isinstance(error, Usage):
         return USAGE
     return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), UNEXPECTED)
 
 
 def hint(error: errors.RopewalkError) -> str:
-    """What to do about it; empty if the message says all."""
+    """What to do about it; empty if the message already says so."""
     told = getattr(error, "hint", None)
     if isinstance(told, str):
         return told
@@ -95,7 +95,7 @@ def hint(error: errors.RopewalkError) -> str:
 
 
 def details(error: errors.RopewalkError, view: View) -> list[str]:
-    """More lines about it, if there is more to know than fits a sentence."""
+    """Further lines about it, beyond one sentence."""
     if not isinstance(error, errors.MergeConflict):
         return []
     told = record(error, view)["conflicts"][:_SHOWN]
@@ -107,7 +107,7 @@ def details(error: errors.RopewalkError, view: View) -> list[str]:
 
 
 def record(error: errors.RopewalkError, view: View) -> dict[str, Any]:
-    """An error as one object of JSON."""
+    """An error as a JSON object."""
     told: dict[str, Any] = {
         "error": error.code,
         "message": str(error),
@@ -136,6 +136,6 @@ def _short(value: Any) -> str:
 
 
 def with_hint(error: errors.RopewalkError, text: str) -> errors.RopewalkError:
-    """The error, with what to do about it at the command line."""
+    """The error message with its hint."""
     error.hint = text  # type: ignore[attr-defined]
     return error

@@ -1,6 +1,6 @@
-"""What a command writes: for people on a terminal, for pipes, and as lines of JSON.
+"""The output of commands: for people on a terminal, for pipes, and as JSON lines.
 
-docs/reference/cli.md has the rule by which JSON says values.
+docs/reference/cli.md defines how values are written as JSON.
 """
 
 from __future__ import annotations
@@ -34,15 +34,14 @@ from ropewalk.codec.frames import open_frame
 from ropewalk.store import Progress
 from ropewalk.tree import ABSENT
 
-# Python writes no longer numbers in decimal digits, because that takes too long.
+# Python refuses to format longer numbers, because that takes too long.
 _MOST_BITS = 14_000
 
 _SECRET = re.compile(r"(?i)((?:password|secret|token|key|refs)[^=&]*=)[^&]*")
 Span: TypeAlias = str | tuple[str, str]
 """A text, or a text and its style."""
 
-# Nothing that was stored may move the cursor, change what was written before, or turn
-# around the order in which it is read.
+# Stored text must not move the cursor, overwrite earlier output, or change the reading direction.
 _CONTROLS = (*range(9), *range(10, 32), *range(127, 160))
 _DIRECTIONS = (0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
 _ESCAPED = {code: f"\\x{code:02x}" for code in _CONTROLS} | {
@@ -51,9 +50,9 @@ _ESCAPED = {code: f"\\x{code:02x}" for code in _CONTROLS} | {
 
 
 def plain(value: Any) -> Any:
-    """A value of which JSON can say everything.
+    """A value that JSON can represent.
 
-    What JSON has no word for becomes an object with one key that begins with `$`.
+    Values without a JSON equivalent become an object with one key that begins with `$`.
     """
     kind = type(value)
     if kind in (str, bool, type(None)):
@@ -76,12 +75,12 @@ def json_line(record: dict[str, Any]) -> str:
 
 
 def pretty_json(value: Any) -> str:
-    """A value as JSON for people, on several lines."""
+    """A value as indented JSON for people."""
     return json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are said by the same JSON: 1, 1.0 and true are three values."""
+    """Whether two values have the same JSON: 1, 1.0 and true are three values."""
     return _one_spelling(one) == _one_spelling(other)
 
 
@@ -165,14 +164,14 @@ def _other(value: Any) -> Any:
 
 
 def shown_url(url: str) -> str:
-    """A path as it is, and a URL without its password."""
+    """A path as it is, or a URL without its password."""
     scheme, separator, rest = url.partition("://")
     if not separator or scheme == "file":
         return url
     place, question, options = rest.partition("?")
-    if "@" in options and "@" not in place:  # A password with a ? in it.
+    if "@" in options and "@" not in place:  # An unescaped ? in a password.
         place, question, options = "***@" + rest.rpartition("@")[2], "", ""
-    # To the last @, because a password that is spelled wrongly may have one too.
+    # Up to the last @, because an unescaped password may contain one too.
     user, at, host = place.rpartition("@")
     if ":" in user:
         user = user.partition(":")[0] + ":***"
@@ -181,7 +180,7 @@ def shown_url(url: str) -> str:
 
 
 class Output:
-    """Where a command writes to, and how."""
+    """Where and how a command writes."""
 
     def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
         self.json, self.quiet = json, quiet
@@ -194,7 +193,7 @@ class Output:
         print(json_line(record))
 
     def line(self, *spans: Span) -> None:
-        """One line of text; styles show on a terminal only."""
+        """One line of text; styles apply on a terminal only."""
         if not (self.is_terminal and not os.environ.get("NO_COLOR")):
             print("".join(_clean(_text(span)) for span in spans))
             return
@@ -211,14 +210,14 @@ class Output:
             self.line((before + one, style))
 
     def done(self, record: dict[str, Any], *spans: Span) -> None:
-        """Say what a command changed: nothing with --quiet."""
+        """Report a change: nothing with --quiet."""
         if self.json:
             self.record(record)
         elif not self.quiet:
             self.line(*spans)
 
     def row(self, record: dict[str, Any], name: str, *spans: Span) -> None:
-        """One thing of a list: with --quiet only its name."""
+        """One item of a list: with --quiet only its name."""
         if self.json:
             self.record(record)
         elif self.quiet:
@@ -227,14 +226,14 @@ class Output:
             self.line(*spans)
 
     def note(self, text: str) -> None:
-        """What people should know beside the output, which stays as it is."""
+        """A note for people, separate from the output."""
         if self.json:
             print(json_line({"note": text}), file=sys.stderr)
         else:
             warn(f"Note: {text}.")
 
     def warning(self, text: str) -> None:
-        """What was done otherwise than asked for, beside the output."""
+        """A warning about something done differently than asked, separate from the output."""
         if self.json:
             print(json_line({"warning": text}), file=sys.stderr)
         else:
@@ -242,17 +241,17 @@ class Output:
 
     @contextmanager
     def progress(self) -> Iterator[Progress | None]:
-        """How far long work is, shown on a terminal while it goes on."""
+        """The progress of long work, shown on a terminal."""
         with self.bar("objects") as tell:
             if tell is None:
                 yield None
             else:
-                shown = tell  # For work of which nobody knows how much there is.
+                shown = tell  # Without a known total.
                 yield lambda step, done: shown(step, done, None)
 
     @contextmanager
     def bar(self, unit: str) -> Iterator[Callable[[str, int, int | None], None] | None]:
-        """The same, of work of which it may be known how much there is."""
+        """The same, with an optional total."""
         if self.quiet or not _is_terminal(sys.stderr):
             yield None
             return
@@ -286,18 +285,18 @@ class Output:
 
 
 def on_one_line(name: str) -> str:
-    """A name that may hold anything, so that a list has a line for each."""
+    """A name of any characters on one line."""
     return name.replace("\n", "\\n")
 
 
 def warn(text: str) -> None:
-    """One line to people, beside the output."""
+    """One line on standard error."""
     print(_clean(text), file=sys.stderr)
 
 
 def prepare_streams() -> None:
-    """Let what a stream's encoding cannot say be written as its number."""
-    # A stream that was closed before we began is None.
+    """Escape characters that a stream's encoding cannot represent."""
+    # A stream that was closed before we started is None.
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):

@@ -111,7 +111,7 @@ def export_langgraph(
 
 
 def _adapter() -> Any:
-    """LangGraph's adapter, which needs LangGraph."""
+    """LangGraph's adapter, which requires LangGraph."""
     from ropewalk.adapters import langgraph
 
     _needing(lambda: langgraph.RopewalkSaver)
@@ -126,7 +126,7 @@ def _needing(work: Any) -> Any:
 
 
 def _classes(written: Iterable[str] | None) -> list[type]:
-    """The classes that somebody named; they are his own, and are imported."""
+    """The named classes; they are the user's own, and are imported."""
     here = str(Path.cwd())
     if written and here not in sys.path:
         sys.path.insert(0, here)  # As `python -m` does it.
@@ -149,7 +149,7 @@ def _class(written: str) -> type:
 
 
 def _taken(url: str) -> int | None:
-    """What a store takes, when nobody has it open."""
+    """The size of a store that is not open."""
     try:
         with open_store(store_url(url), create=False) as store:
             return store._disk_bytes()
@@ -158,7 +158,7 @@ def _taken(url: str) -> int | None:
 
 
 def _show_left(run: Run, done: Imported | Exported) -> None:
-    """What was left out, beside the result."""
+    """Report what was left out, separate from the result."""
     for one in done.left_out if run.json else done.left_out[:_SHOWN]:
         record = {"left_out": asdict(one)}
         run.out.row(record, one.checkpoint_id, (one.reason.replace("_", " "), "red"), f" {one}")
@@ -185,7 +185,7 @@ def _imported_record(done: Imported, url: str) -> dict[str, Any]:
 
 
 def _told(done: Imported | Exported) -> dict[str, Any]:
-    """What was done, without the list of what was left out."""
+    """The result, without the list of what was left out."""
     told = {name: getattr(done, name) for name in done.__dataclass_fields__}
     return {**told, "left_out": done.left_counts.total(), "left_counts": dict(done.left_counts)}
 

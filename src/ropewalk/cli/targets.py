@@ -1,6 +1,6 @@
-"""What a command is about: which store, and which timeline, thread or artifact in it.
+"""Resolves the store, timeline, thread or artifact that a command is about.
 
-The layer of artifacts is loaded only where there are some.
+The coherence layer is imported only if there are artifacts.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ FOLDER = ".ropewalk"
 VARIABLE = "ROPEWALK_STORE"
 
 SHARED = "coherence"
-"""The tenant of the spaces that sets are in; named here as well, to load nothing for it."""
+"""The tenant of the spaces of sets; repeated here to avoid the import."""
 
 _DEFAULT = "shared"
-"""The set that is meant where none is named, as of a `CoherenceCore`."""
+"""The default set, as of a `CoherenceCore`."""
 
 _LISTS = "`ropewalk artifacts` lists the artifacts"
 _TENANT = tenant_of(None)
 
 
 def store_url(given: str | None) -> str:
-    """What was given, or what the environment says, or the nearest folder upwards."""
+    """The given store, or that of the environment, or the nearest folder upwards."""
     if given is not None:
         return given
     told = os.environ.get(VARIABLE)
@@ -57,13 +57,13 @@ def store_url(given: str | None) -> str:
 
 
 def new_store_url(given: str | None) -> str:
-    """What was given, or what the environment says, or a folder here."""
+    """The given store, or that of the environment, or a folder here."""
     return given if given is not None else os.environ.get(VARIABLE) or FOLDER
 
 
 @contextmanager
 def opened_store(given: str | None, *, create: bool = False) -> Iterator[Store]:
-    """The store of a command; nothing is made unless that is wanted."""
+    """Open the store of a command; nothing is created unless requested."""
     url = new_store_url(given) if create else store_url(given)
     refuse_memory(url)
     try:
@@ -83,7 +83,7 @@ def refuse_memory(url: str) -> None:
 
 
 def timeline_in(store: Store, agent: str | None, branch: str | None) -> Timeline:
-    """The timeline of a name; without one, the only timeline of a store.
+    """The named timeline, or the only one of a store.
 
     Raises `SeveralTimelines` if there are more.
     """
@@ -107,7 +107,7 @@ def timeline_in(store: Store, agent: str | None, branch: str | None) -> Timeline
 
 
 def changed_last(store: Store) -> str:
-    """The name of the timeline whose last operation is the newest."""
+    """The name of the timeline with the newest operation."""
 
     def when(name: str) -> int:
         operations = Timeline(name, store).last_operations(limit=1)
@@ -117,13 +117,13 @@ def changed_last(store: Store) -> str:
 
 
 def listed(names: Sequence[str | None]) -> str:
-    """Names, for a sentence; of many only the first."""
+    """Names as text; of many only the first."""
     shown = ", ".join(repr(name) for name in names[:20])
     return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")
 
 
 class ArtifactRow(NamedTuple):
-    """An artifact, for a list."""
+    """An artifact in a list."""
 
     set_name: str
     name: str
@@ -131,13 +131,13 @@ class ArtifactRow(NamedTuple):
 
 
 class ArtifactView(View):
-    """The value of an artifact, as it is; refs by the names of artifacts."""
+    """The value of an artifact; refs by the names of artifacts."""
 
     def __init__(self, store: Store, timeline: Timeline) -> None:
         self._store, self._space = store, timeline._history.space
 
     def ref(self, name: str) -> tuple[str, str]:
-        """What a ref is, and its name."""
+        """The kind of a ref, and its name."""
         return "artifact", artifact_at(self._store, self._space, name)
 
 
@@ -154,7 +154,7 @@ def artifacts_in(store: Store, set_name: str) -> dict[str, Version]:
 
 
 def artifact_rows(store: Store, set_name: str | None) -> list[ArtifactRow]:
-    """The artifacts of a set, or of all, the latest written first."""
+    """The artifacts of a set, or of all sets, most recently written first."""
     names = sets_in(store) if set_name is None else [_known(store, set_name)]
     rows = [
         ArtifactRow(one, artifact, newest)
@@ -167,7 +167,7 @@ def artifact_rows(store: Store, set_name: str | None) -> list[ArtifactRow]:
 def artifact_timeline(
     store: Store, artifact: str, set_name: str | None, branch: str | None
 ) -> Timeline:
-    """The timeline of an artifact; raises `NotFound`, or `Usage` if it cannot be chosen."""
+    """The timeline of an artifact; raises `NotFound`, or `Usage` if it is ambiguous."""
     from ropewalk.coherence.history import ArtifactTimeline
 
     if not artifact:
@@ -182,7 +182,7 @@ def artifact_timeline(
 
 
 def _chosen(store: Store, set_name: str | None) -> str:
-    """The set that somebody named; else the only one, or the one that has the usual name."""
+    """The named set; else the only one, or the default one."""
     if set_name is not None:
         return _known(store, set_name)
     names = sets_in(store)
@@ -218,7 +218,7 @@ def _unknown(store: Store, artifact: str, chosen: str) -> RopewalkError:
 
 
 def no_artifact_named(store: Store, set_name: str | None) -> RopewalkError:
-    """What to say to who named a set only, or nothing where there are only artifacts."""
+    """The error if only a set was named, or if the store has only artifacts."""
     if set_name is not None:
         there = listed(sorted(artifacts_in(store, _known(store, set_name)))) or "none"
         told = Usage(f"set {set_name!r} has the artifacts {there}")
@@ -230,7 +230,7 @@ def no_artifact_named(store: Store, set_name: str | None) -> RopewalkError:
 
 
 def is_a_set(name: str) -> RopewalkError:
-    """What to say to who took a set of artifacts for an agent."""
+    """The error if a set of artifacts was taken for an agent."""
     return with_hint(
         NotFound(f"the store has no timeline {name!r}, but a set of artifacts of that name"),
         f"choose an artifact with --artifact and --set {name}; {_LISTS}",
@@ -238,25 +238,25 @@ def is_a_set(name: str) -> RopewalkError:
 
 
 def told_sets(names: list[str]) -> str:
-    """Sets, for a sentence."""
+    """Sets as text."""
     return f"{'sets' if len(names) > 1 else 'set'} {listed(names)}"
 
 
 def artifact_at(store: Store, space: str, ref: str) -> str:
-    """The artifact that a ref of a set is about."""
+    """The artifact of a ref of a set."""
     from ropewalk.coherence.history import artifact_of
 
     return artifact_of(store, space, ref)
 
 
 CONVERSATIONS, GRAPHS = _TENANT, TENANT
-"""What stands before the id of a thread where it is not clear of which kind it is."""
+"""Prefixes the id of a thread where its kind is ambiguous."""
 
 
 class Named(NamedTuple):
-    """The timeline that somebody named: of an agent, of a thread, or of an artifact.
+    """The named timeline: of an agent, of a thread, or of an artifact.
 
-    The ids of threads and users are written as names are spelled: '#12' is the number 12.
+    Ids of threads and users are written as encoded names: '#12' is the number 12.
     """
 
     agent: str | None = None
@@ -267,7 +267,7 @@ class Named(NamedTuple):
     branch: str | None = None
 
     def find(self, store: Store) -> Timeline:
-        """The timeline; raises `NotFound`, or `Usage` if it cannot be chosen."""
+        """The timeline; raises `NotFound`, or `Usage` if it is ambiguous."""
         self._expect_one()
         if self.thread is not None:
             return timeline_of(store, self.thread, self.user, self.branch)
@@ -293,7 +293,7 @@ class Named(NamedTuple):
             )
 
     def _expect_agent(self, store: Store) -> None:
-        """Raise what helps who named no agent, but has no other timelines than of threads."""
+        """Raise a helpful error if no agent was named and all timelines are threads."""
         names = Timeline.agents(store)
         if self.agent is None and not names:
             known, graphs = names_by_user(store), graph_names(store)
@@ -306,7 +306,7 @@ class Named(NamedTuple):
 
 
 def read_id(written: str, option: str) -> Id:
-    """The id that somebody wrote; raises `Usage`."""
+    """Parse an id; raises `Usage`."""
     try:
         id = id_of(written)
     except ValueError:
@@ -321,12 +321,12 @@ def read_id(written: str, option: str) -> Id:
 
 
 def read_user(written: str | None) -> Id | None:
-    """The user that somebody wrote, if one is."""
+    """Parse a user, if one is given."""
     return None if written is None else read_id(written, "--user")
 
 
 def names_by_user(store: Store) -> dict[str | None, list[str]]:
-    """The names of the threads of each user, both as they are spelled; None is nobody."""
+    """The names of the threads of each user, both encoded; None for the anonymous user."""
     found: dict[str | None, list[str]] = {}
     for space in store.spaces(_TENANT):
         tenant, name = split_name(space)
@@ -337,7 +337,7 @@ def names_by_user(store: Store) -> dict[str | None, list[str]]:
 
 
 def _is_id(name: str) -> bool:
-    """Whether a name spells an id; else it is of a timeline that is no thread."""
+    """Whether a name encodes an id; otherwise it is a timeline that is not a thread."""
     try:
         id_of(name)
     except ValueError:
@@ -346,7 +346,7 @@ def _is_id(name: str) -> bool:
 
 
 def timeline_of(store: Store, thread: str, user: str | None, branch: str | None) -> Timeline:
-    """The timeline of a thread of either kind; raises `NotFound`, or `Usage` if both fit.
+    """The timeline of a thread of either kind; raises `NotFound`, or `Usage` if both match.
 
     `langgraph:ID` is one of LangGraph's, `threads:ID` a conversation.
     """
@@ -368,7 +368,7 @@ def timeline_of(store: Store, thread: str, user: str | None, branch: str | None)
 
 
 def kinds_of(thread: str) -> tuple[str | None, str, str]:
-    """The kind of thread that somebody wrote, if one is; and its id, for either kind."""
+    """The kind of thread in a given id, if any; and its id, for either kind."""
     kind, separator, rest = thread.partition(":")
     if separator and rest and kind in (GRAPHS, CONVERSATIONS):
         return kind, rest, rest
@@ -412,7 +412,7 @@ def _unknown_thread(thread: str, user: str | None, known: dict[str | None, list[
 def _no_thread_named(
     known: dict[str | None, list[str]], user: str | None, graphs: Sequence[str] = ()
 ) -> Exception:
-    """What to say to who named a user only, or nothing where there are only threads."""
+    """The error if only a user was named, or if the store has only threads."""
     if user is not None:
         return with_hint(
             Usage(f"user {user!r} has the threads {listed(known.get(user, [])) or 'none'}"),

@@ -1,8 +1,8 @@
-"""How the value of a timeline is shown, and how places in it are written.
+"""How the content of a timeline is displayed, and how paths in it are written.
 
-An agent's is shown as it is. A thread is stored as one map, with messages at their positions
-and some marks; people see its record, its state and its messages. A thread of LangGraph is
-shown by its channels.
+That of an agent is displayed as it is. A thread is stored as one map, with messages at their
+positions and some bookkeeping; people see its record, its state and its messages. A thread of
+LangGraph is displayed by its channels.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TIMES = ("created_at", "updated_at")
 _HIDDEN = (MARKS, IDS)
 
 _INTERNAL: Final = ("branch:", "start:", "join:", "__")
-"""What the names of channels begin with that LangGraph keeps for itself."""
+"""Prefixes of LangGraph's internal channels."""
 
 _MESSAGE: Final = re.compile(r"langchain(_core\.messages\.\w+)?\.\w*Message(Chunk)?")
 """The stored names of LangChain's messages."""
@@ -44,30 +44,30 @@ _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 
 
 class View:
-    """The value of an agent's timeline, as it is."""
+    """The content of an agent's timeline, as it is."""
 
     def parse(self, written: str, past: Past) -> Path:
-        """The path of a place that somebody wrote."""
+        """Parse a path."""
         return parse_path(written)
 
     def spell(self, path: Path) -> str:
-        """A path as `parse` reads it."""
+        """Format a path the way `parse` reads it."""
         return spell_path(path)
 
     def whole(self, value: Any) -> Any:
-        """The whole value, as it is shown."""
+        """The whole content, as displayed."""
         return value
 
     def part(self, path: Path, value: Any) -> Any:
-        """What is at a path, as it is shown."""
+        """The value at a path, as displayed."""
         return value
 
     def diff(self, found: Diff) -> Diff:
-        """The differences that are shown."""
+        """The displayed differences."""
         return found
 
     def hides(self, path: Path) -> bool:
-        """Whether what is at a path is not for people."""
+        """Whether a path is internal."""
         return False
 
     def lines(self, change: Change) -> Iterable[str]:
@@ -75,15 +75,15 @@ class View:
         return shown_lines(change)
 
     def title(self, step: Checkpoint) -> str:
-        """What a step is called in a list."""
+        """The title of a step in a list."""
         return step.description or step.logic_step or "(no description)"
 
     def facts(self, step: Checkpoint) -> dict[str, str]:
-        """What else is known of a step."""
+        """Further facts about a step."""
         return {}
 
     def ref(self, name: str) -> tuple[str, str]:
-        """What a ref is, and its name."""
+        """The kind of a ref, and its name."""
         return split_name(name)
 
 
@@ -94,7 +94,7 @@ class ThreadView(View):
         """`state.step`, `thread.thread_name`, `messages[3].content`; also by a message's id."""
         if not written:
             return ()
-        # `state` is a place here, and not the word for the whole.
+        # `state` is a path here, not the keyword for the whole.
         steps = parse_path(f"state{'' if written.startswith('[') else '.'}{written}")
         if steps[0] != _MESSAGES:
             return steps
@@ -105,20 +105,20 @@ class ThreadView(View):
         return _stored((_position(steps[1], past), *steps[2:]), past)
 
     def spell(self, path: Path) -> str:
-        """A path as `parse` reads it."""
+        """Format a path the way `parse` reads it."""
         root, rest = _apart(path)
         spelled = spell_path(("", *rest)).removeprefix('[""]') if rest else ""
         return f"{root}{spelled}"
 
     def whole(self, value: Any) -> Any:
-        """The record and the state, if there are some, and the messages in their order."""
+        """The record and the state, if any, and the messages in order."""
         shown = {name: self.part((name,), value[name]) for name in (RECORD, STATE) if name in value}
         found = sorted(key for key in value if isinstance(key, int))
         shown[_MESSAGES] = [{"position": key, **_message(value[key])} for key in found]
         return shown
 
     def part(self, path: Path, value: Any) -> Any:
-        """What is at a path, as it is shown."""
+        """The value at a path, as displayed."""
         if value is ABSENT:
             return value
         if path == (RECORD,):
@@ -130,11 +130,11 @@ class ThreadView(View):
         return value
 
     def diff(self, found: Diff) -> Diff:
-        """The differences, without those of bookkeeping."""
+        """The differences, without bookkeeping."""
         return Diff(tuple(self._shown(one) for one in found.changes if not self.hides(one.path)))
 
     def hides(self, path: Path) -> bool:
-        """Whether it is bookkeeping: marks, ids, and how the dict of a message was spelled."""
+        """Whether it is bookkeeping: marks, ids, and the original form of a message's dict."""
         return bool(path) and (
             path[0] in _HIDDEN or (isinstance(path[0], int) and path[1:2] == ("source",))
         )
@@ -156,7 +156,7 @@ class ThreadView(View):
 
 
 def message_record(message: Message) -> dict[str, Any]:
-    """A message as one object of JSON, before its values are made plain."""
+    """A message as a JSON object, before its values are converted."""
     content, usage = message.content, message.usage
     return {
         "id": message.id,
@@ -174,7 +174,7 @@ def message_record(message: Message) -> dict[str, Any]:
 
 
 def _message(stored: Any) -> dict[str, Any]:
-    """A stored message without what is not said: the text stands in the content."""
+    """A stored message without redundant fields."""
     told = message_record(message_of(dict(stored)))
     del told["text"]
     return {name: value for name, value in told.items() if value not in (None, [], {})}
@@ -192,7 +192,7 @@ def _position(place: Any, past: Past) -> int:
 
 
 def _stored(path: Path, past: Past) -> Path:
-    """Where a place in a message is stored: metadata of a put stand apart from its own."""
+    """Where a path in a message is stored: metadata of a put are separate from its own."""
     if path[1:2] != (_METADATA,):
         return path
     try:
@@ -205,7 +205,7 @@ def _stored(path: Path, past: Past) -> Path:
 
 
 def _apart(path: Path) -> tuple[str, Path]:
-    """Where a path begins, for people, and the rest of it."""
+    """The displayed beginning of a path, and the rest of it."""
     if not path:
         return "", ()
     if not isinstance(path[0], int):
@@ -218,33 +218,33 @@ def _time(stored: Any) -> Any:
 
 
 class GraphView(View):
-    """The state of a graph, without the channels that say which nodes run next."""
+    """The state of a graph, without the channels that schedule nodes."""
 
     def whole(self, value: Any) -> Any:
-        """The state, as it is shown."""
+        """The state, as displayed."""
         if not isinstance(value, dict):
             return readable(value)
         return {name: readable(one) for name, one in value.items() if not is_internal(name)}
 
     def part(self, path: Path, value: Any) -> Any:
-        """What is at a path, as it is shown."""
+        """The value at a path, as displayed."""
         return value if value is ABSENT else readable(value)
 
     def diff(self, found: Diff) -> Diff:
-        """The differences, without those of internal channels."""
+        """The differences, without internal channels."""
         return Diff(tuple(_shown(one) for one in found.changes if not self.hides(one.path)))
 
     def hides(self, path: Path) -> bool:
-        """Whether what is at a path is LangGraph's own."""
+        """Whether a path is LangGraph's own."""
         return bool(path) and is_internal(path[0])
 
     def title(self, step: Checkpoint) -> str:
-        """What put it and its number, and the nodes that ran."""
+        """The source and number of a step, and the nodes that ran."""
         told = step.description or "(no description)"
         return f"{told}: {step.logic_step}" if step.logic_step else told
 
     def facts(self, step: Checkpoint) -> dict[str, str]:
-        """The id that LangGraph knows it by."""
+        """LangGraph's id of the step."""
         id = checkpoint_id_of(step)
         return {} if id is None else {"checkpoint_id": id}
 
@@ -265,7 +265,7 @@ def _shown(change: Change) -> Change:
 
 
 def readable(value: Any) -> Any:
-    """A value in which messages of LangChain are what they say, and little else."""
+    """A value in which messages of LangChain are reduced to their essentials."""
     if isinstance(value, list):
         return [readable(one) for one in value]
     if isinstance(value, tuple) and type(value) is tuple:
@@ -283,7 +283,7 @@ def readable(value: Any) -> Any:
 
 
 def _graph_message(fields: dict[str, Any]) -> dict[str, Any]:
-    """Who says what; then what else there is."""
+    """Author and text first; then everything else."""
     told: dict[str, Any] = {
         "type": fields.get("type"),
         "content": readable(fields.get("content")),
@@ -295,7 +295,7 @@ def _graph_message(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 class GraphRow(NamedTuple):
-    """A thread of LangGraph, for a list."""
+    """A thread of LangGraph in a list."""
 
     changed: datetime
     name: str
@@ -305,7 +305,7 @@ class GraphRow(NamedTuple):
     source: str | None
 
     def record(self) -> dict[str, Any]:
-        """The row as one object of JSON."""
+        """The row as a JSON object."""
         return {
             "kind": "langgraph",
             "thread_id": self.name,

@@ -58,8 +58,8 @@ __all__ = [
     "recording",
 ]
 
-# Loaded when they are first asked for, so that who only needs faults needs no pytest.
-# BaseStoreContract is not in __all__: it cannot be imported where LangGraph is not installed.
+# Loaded lazily, so that using only faults needs no pytest. BaseStoreContract is not in __all__: it
+# cannot be imported where LangGraph is not installed.
 _HOMES = {
     "buses": "BusContract RemoteBusContract",
     "_crashes": "CrashState Journal Mark RecordingFilesystem crash_states recording",
@@ -73,7 +73,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-if sys.modules.get("pytest"):  # Before the suites are loaded: their assertions say what was there.
+if sys.modules.get("pytest"):  # Before loading them, so that pytest rewrites their assertions.
     import pytest
 
     pytest.register_assert_rewrite(*(f"{__name__}.{home}" for home in _HOMES))

@@ -1,4 +1,4 @@
-"""What every bus promises, as tests."""
+"""The contract suite for buses."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ropewalk.coherence.bus import Bus, topic_of
 from ropewalk.store import space_name
 
 BusOpener: TypeAlias = Callable[[], Bus]
-"""Opens one more bus object, connected with all others of the running test."""
+"""Opens one more bus object, connected with the others of the running test."""
 
 SPACE = space_name("coherence", "contract of buses")
 TOPIC = topic_of(SPACE, "plan")
 PATIENCE = 30.0
-"""Seconds after which a test that waits for a message gives up."""
+"""The timeout in seconds of a test that waits for a message."""
 AHEAD = 100
-"""No test sends more that nobody has received yet: what comes in a flood may be lost."""
+"""The most messages that a test sends before they are received: a flood may be lost."""
 
 
 class Inbox:
-    """Keeps what a subscriber receives."""
+    """Collects the messages of a subscriber."""
 
     def __init__(self) -> None:
         self.received: list[bytes] = []
@@ -60,7 +60,7 @@ def reaches(bus: Bus, topic: str, inbox: Inbox, message: bytes) -> bool:
 
 
 def ready(bus: Bus) -> Bus:
-    """The bus, once a message has come over it: on a busy machine connecting may take long."""
+    """Return the bus once a message has passed over it: connecting may be slow."""
     inbox = Inbox()
     subscription = bus.subscribe(topic_of(SPACE, "ready"), inbox)
     assert reaches(bus, topic_of(SPACE, "ready"), inbox, b"ready")
@@ -69,7 +69,7 @@ def ready(bus: Bus) -> Bus:
 
 
 def settle(*buses: Bus) -> None:
-    """Wait until what was subscribed to is in force, also where a server is very slow."""
+    """Wait until subscriptions are in force, even on a slow server."""
     for bus in buses:
         ready(bus)
 
@@ -77,18 +77,18 @@ def settle(*buses: Bus) -> None:
 class BusContract:
     """What every bus promises, as tests.
 
-    Subclass it in a test file and give the fixture `open_bus`. For a bus over a network there
+    Subclass it in a test file and implement the fixture `open_bus`. For a bus over a network there
     is `RemoteBusContract`.
     """
 
     keeps_order: ClassVar[bool] = True
-    """Whether the messages of one sender and one topic come in the order they were sent."""
+    """Whether messages of one sender on one topic arrive in order."""
 
     @pytest.fixture
     def open_bus(self) -> BusOpener:
-        """Give this: a function that opens one more bus object, connected with the others.
+        """Implement this: a function that opens one more bus object, connected with the others.
 
-        A bus within one process may give the same object each time.
+        A bus within one process may return the same object each time.
         """
         raise NotImplementedError("a subclass of BusContract gives the fixture open_bus")
 
@@ -117,7 +117,7 @@ class BusContract:
 
     @pytest.fixture
     def other(self, bus: Bus, opener: BusOpener) -> Bus:
-        """Another one, or the same where all share one."""
+        """Another one, or the same if all share one."""
         return opener()
 
     # Delivery.
@@ -401,7 +401,7 @@ class BusContract:
 
         assert inbox.holds(b"news")
 
-    # Life.
+    # Lifecycle.
 
     def test_nothing_is_said_after_the_end(self, open_bus: BusOpener) -> None:
         bus, inbox = open_bus(), Inbox()
@@ -433,12 +433,12 @@ class BusContract:
 class RemoteBusContract(BusContract):
     """What every bus over a network promises, as tests.
 
-    Subclass it in a test file, and give the fixtures `open_bus` and `interrupted`.
+    Subclass it in a test file, and implement the fixtures `open_bus` and `interrupted`.
     """
 
     @pytest.fixture
     def interrupted(self) -> AbstractContextManager[None]:
-        """Give this: while it is entered, no bus object reaches the others."""
+        """Implement this: a context in which no bus object reaches the others."""
         raise NotImplementedError("a subclass of RemoteBusContract gives the fixture interrupted")
 
     def test_others_go_on_when_one_ends(self, opener: BusOpener, open_bus: BusOpener) -> None:
@@ -491,7 +491,7 @@ class RemoteBusContract(BusContract):
         doubt, unwanted, inbox = threading.Event(), threading.Event(), Inbox()
         stop = bus.on_gap(unwanted.set)
         bus.on_gap(doubt.set)
-        stop()  # Before anything can take so long that there is doubt.
+        stop()  # Before anything slow could hide a failure.
         stop()
         bus.subscribe(TOPIC, inbox)
         with interrupted:

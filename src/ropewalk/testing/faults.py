@@ -1,4 +1,4 @@
-"""Stores that fail when a test says so, at one call or at every call in turn."""
+"""Stores that fail on demand, at one call or at every call in turn."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ METHODS = frozenset(
     "read missing scan commit find ref view spaces operations lease leases grant_lease swap_lease "
     "gc check stats carry free discard examine disk_bytes".split()
 )
-"""The calls of a store that are counted and can fail."""
+"""The methods of a store that are counted and can fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What goes wrong, and when: at call number `at`, the first being 1.
+    """What fails, and when: at call number `at`, counting from 1.
 
-    With a `method`, only the calls of this method are counted. What a `reader` reads is counted
-    as `read`.
+    With a `method`, only calls of that method are counted. Reads through a `reader` count as
+    `read`.
     """
 
     kind: Literal["error", "lost reply", "full", "delay", "dead"]
@@ -51,37 +51,37 @@ class Fault:
 
     @classmethod
     def error(cls, at: int, *, method: str | None = None, raises: Exception | None = None) -> Fault:
-        """The call does not happen. It raises `Unavailable`, or what is given."""
+        """The call is not made. It raises `Unavailable`, or the given error."""
         return cls("error", at, method, raises=raises)
 
     @classmethod
     def lost_reply(cls, at: int, *, method: str | None = None) -> Fault:
-        """The call happens, but raises `Unavailable` instead of giving its result."""
+        """The call is made, but raises `Unavailable` instead of returning its result."""
         return cls("lost reply", at, method)
 
     @classmethod
     def full(cls, at: int, *, method: str | None = None) -> Fault:
-        """The call does not happen, and raises `StoreFull`."""
+        """The call is not made, and raises `StoreFull`."""
         return cls("full", at, method)
 
     @classmethod
     def delay(cls, at: int, seconds: float, *, method: str | None = None) -> Fault:
-        """The call happens later."""
+        """The call is delayed."""
         return cls("delay", at, method, seconds=seconds)
 
     @classmethod
     def dead(cls, at: int, *, method: str | None = None, until: int | None = None) -> Fault:
-        """From this call on none happens; each raises `Unavailable`."""
+        """From this call on none is made; each raises `Unavailable`."""
         return cls("dead", at, method, until=until)
 
     def meets(self, number: int) -> bool:
-        """Whether the fault is met by this call, counted as the fault counts."""
+        """Whether the fault applies to this call, by the fault's own count."""
         if self.kind != "dead":
             return number == self.at
         return number >= self.at and (self.until is None or number < self.until)
 
     def exception(self, method: str, number: int) -> Exception:
-        """What the call raises."""
+        """The exception to raise."""
         call = f"call {number} ({method})"
         if self.raises is not None:
             return self.raises
@@ -96,11 +96,11 @@ class Fault:
 
 
 class FaultStore(WrapperStore):
-    """A store in front of another that fails as it is told, and is like it otherwise.
+    """A wrapper around a store that fails on demand, and otherwise behaves like it.
 
-    Each fault is met at its own call, so the same calls in the same order always end the
-    same way. `calls` says which calls were made. Threads may share it; which of them makes
-    the n-th call is then up to them. Closing it closes the store behind it, and never fails.
+    Each fault applies at its own call, so the same calls in the same order always end the same
+    way. `calls` lists the calls made. Threads may share it; which of them makes the n-th call is
+    then up to them. Closing it closes the wrapped store, and never fails.
     """
 
     def __init__(
@@ -122,17 +122,17 @@ class FaultStore(WrapperStore):
 
     @property
     def calls(self) -> list[str]:
-        """What was called of the store behind, in order, failed calls too."""
+        """The calls on the wrapped store, in order, including failed ones."""
         with self._counting:
             return list(self._calls)
 
     @property
     def met(self) -> list[Fault]:
-        """The faults that were met, in order; a dead server once for each call."""
+        """The faults that occurred, in order; a dead server once for each call."""
         with self._counting:
             return list(self._met)
 
-    # What is counted.
+    # Counting.
 
     def _call(self, method: str, call: Callable[[], R]) -> R:
         reply_is_lost = self._go_ahead(method)
@@ -141,11 +141,11 @@ class FaultStore(WrapperStore):
         try:
             call()
         except Exception as error:
-            raise reply_is_lost from error  # This reply, too.
+            raise reply_is_lost from error  # Loses this reply, too.
         raise reply_is_lost
 
     def _go_ahead(self, method: str) -> Exception | None:
-        """Wait or raise before a call; what to raise after it."""
+        """Delay or raise before a call; returns the error to raise after it."""
         self.inner._check_open()
         number, met = self._count(method)
         lost: Exception | None = None
@@ -172,14 +172,14 @@ class FaultStore(WrapperStore):
         return number, met
 
     def scan(self) -> Iterator[Stored]:
-        """Every object, in no order, and at the end perhaps a lost reply."""
+        """Every object, in no order, possibly followed by a lost reply."""
         reply_is_lost = self._go_ahead("scan")
         return self._scanned(reply_is_lost)
 
     def _scanned(self, reply_is_lost: Exception | None) -> Iterator[Stored]:
         yield from self.inner.scan()
         if reply_is_lost is not None:
-            raise reply_is_lost  # Everything came, but not the news that this was all.
+            raise reply_is_lost  # Everything arrived, except the end of the iteration.
 
 
 FAULTS: tuple[Callable[[int], Fault], ...] = (
@@ -192,14 +192,14 @@ FAULTS: tuple[Callable[[int], Fault], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[R]):
-    """How a piece of work ended that met a fault: with a result, or with an error."""
+    """How a piece of work under a fault ended: with a result, or with an error."""
 
     fault: Fault | None
     """None in the run that only counts."""
     result: R | None
     error: RopewalkError | None
     calls: Sequence[str]
-    """The engine's methods that the work called, in order."""
+    """The methods that the work called on the store, in order."""
 
 
 def fail_every_call(
@@ -209,13 +209,13 @@ def fail_every_call(
     *,
     faults: Sequence[Callable[[int], Fault]] = FAULTS,
 ) -> int:
-    """Do work once for every engine call in it and every kind of fault; how often that was.
+    """Run work once per engine call in it and per kind of fault; returns the number of runs.
 
-    `fresh` makes a new place for a store and gives a function that opens it: for memory
-    `lambda: MemoryStore().another`. The work gets a store that fails once. What it raises
-    of Ropewalk's errors is kept in the outcome, everything else ends the test. Then the
-    store is opened again, without faults, and `check` gets it with the outcome. First of
-    all the work is done without a fault, to count its calls, and checked too.
+    `fresh` prepares a new place for a store and returns a function that opens it: for memory
+    `lambda: MemoryStore().another`. The work gets a store that fails once. Errors of Ropewalk are
+    kept in the outcome; any other ends the test. Then the store is reopened without faults, and
+    `check` gets it with the outcome. First of all the work runs without a fault, to count its
+    calls, and is checked too.
     """
     calls = _run(fresh, work, check, None).calls
     for make in faults:

@@ -1,4 +1,4 @@
-"""A bus that loses, delays and repeats messages when a test says so."""
+"""A bus that loses, delays and repeats messages on demand."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ropewalk.store.validation import expect
 
 Receive = Callable[[bytes], None]
 
-_HELD = 0.02  # Seconds after which a message that was to be overtaken goes on in any case.
+_HELD = 0.02  # Seconds after which a message held back for reordering is delivered anyway.
 
 
 class FaultyBus:
-    """Wraps a bus, and treats the messages to each subscriber badly.
+    """Wraps a bus, and disturbs the messages to each subscriber.
 
-    `lose`, `delay`, `duplicate` and `reorder` are the parts of messages, from 0 to 1, to which
-    that happens. A delay is up to `seconds`. What is lost is lost silently: nobody is told of a
-    gap. What happens to the n-th message of a subscription follows from the seed, the topic and
-    the number of the subscription. `messages` says how many came, `counts` how often what was
-    really done to them: a message that is lost is not delayed as well, and one is reordered only
-    if another overtook it. Closing it closes the bus inside.
+    `lose`, `delay`, `duplicate` and `reorder` are the fractions of messages, from 0 to 1, affected
+    by each. A delay is up to `seconds`. Losses are silent: no gap is reported. What happens to the
+    n-th message of a subscription follows from the seed, the topic and the number of the
+    subscription. `messages` counts the messages received, `counts` the faults that took effect: a
+    lost message is not delayed as well, and a message counts as reordered only if another overtook
+    it. Closing it closes the wrapped bus.
     """
 
     def __init__(
@@ -52,31 +52,31 @@ class FaultyBus:
         self._numbers = 0
         self._closed = False
         self._thread: threading.Thread | None = None
-        # What a bus may have, but need not. Who counts listeners and finds none but itself says
+        # Optional parts of a bus. A publisher that counts listeners and finds only itself sends
         # nothing, so a bus that cannot count must not seem to.
         for name in ("message_limit", "listeners"):
             if (found := getattr(bus, name, None)) is not None:
                 setattr(self, name, found)
 
     def publish(self, topic: str, message: bytes) -> None:
-        """Hand a message to the bus inside."""
+        """Publish on the wrapped bus."""
         self.bus.publish(topic, message)
 
     def subscribe(
         self, topic: str, receive: Receive, gap: Callable[[], None] | None = None
     ) -> Subscription:
-        """Subscribe at the bus inside, behind the faults."""
+        """Subscribe on the wrapped bus, behind the faults."""
         with self._lock:
             self._numbers += 1
             chance = random.Random(f"{self._seed} {topic} {self._numbers}")
         return self.bus.subscribe(topic, _Treatment(self, chance, receive).receive, gap)
 
     def on_gap(self, doubt: Callable[[], None]) -> Callable[[], None]:
-        """Be told of the gaps of the bus inside. The faults of this one are not told."""
+        """Call back on gaps of the wrapped bus. Faults of this one are not reported."""
         return self.bus.on_gap(doubt)
 
     def close(self) -> None:
-        """Close the bus inside, and drop what is still delayed."""
+        """Close the wrapped bus, and drop delayed messages."""
         with self._lock:
             self._closed = True
             self._later.clear()
@@ -99,7 +99,7 @@ class FaultyBus:
             self._lock.notify()
 
     def delay(self, chance: random.Random) -> float:
-        """How long a message is delayed."""
+        """A random delay."""
         return chance.uniform(0, self._seconds)
 
     def _run(self) -> None:
@@ -115,16 +115,16 @@ class FaultyBus:
 
 
 class _Treatment:
-    """What is done to the messages of one subscription."""
+    """The faults of one subscription."""
 
     def __init__(self, bus: FaultyBus, chance: random.Random, receive: Receive) -> None:
         self._bus, self._chance, self._receive = bus, chance, receive
         self._held: list[bytes] = []
 
     def receive(self, message: bytes) -> None:
-        """Take a message from the bus, and pass it on, or not."""
+        """Receive a message, and pass it on or not."""
         held, self._held = self._held, []
-        # Four numbers for each message, so that one rate does not change what another does.
+        # Four random numbers per message, so that one rate does not affect another.
         happens = {name: self._chance.random() < rate for name, rate in self._bus.rates.items()}
         self._bus.messages += 1
         if happens["lose"]:
@@ -135,7 +135,7 @@ class _Treatment:
             self._receive(one)
 
     def _pass(self, message: bytes, happens: dict[str, bool]) -> bool:
-        """Pass a message on; whether that was done at once."""
+        """Pass a message on; returns whether that was done at once."""
         at_once = not (happens["delay"] or happens["reorder"])
         if at_once:
             self._receive(message)
@@ -153,7 +153,7 @@ class _Treatment:
         self._bus.later(self._bus.delay(self._chance), self._receive, message)
 
     def _release(self, message: bytes) -> None:
-        """Pass on what nothing has overtaken."""
+        """Pass on messages that nothing has overtaken."""
         held, self._held = self._held, []
         for one in held:
             self._receive(one)

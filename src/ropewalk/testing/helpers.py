@@ -1,4 +1,4 @@
-"""What tests of stores need again and again: names, objects, a clock, threads. Needs no pytest."""
+"""Helpers for tests of stores: names, objects, a clock, threads. Needs no pytest."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ SPACE = space_name("test", "one")
 OTHER_SPACE = space_name("test", "two")
 MAIN = ref_name("branch", "main")
 PATIENCE = 30.0
-"""Seconds after which a test that waits for another thread gives up."""
+"""The timeout in seconds of a test that waits for another thread."""
 
 
 class Clock:
-    """A clock that moves when told."""
+    """A clock that is advanced by hand."""
 
     def __init__(self, now: float = 1000.0) -> None:
         self.now = now
@@ -32,7 +32,7 @@ class Clock:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.now += seconds
 
 
@@ -48,7 +48,7 @@ def noise(size: int, seed: int = 0) -> bytes:
 
 
 def growing(steps: int, seed: int = 0, size: int = 200) -> list[Object]:
-    """Versions of something that grows, each with the one before as its base."""
+    """Versions of a growing payload, each with the one before as its base."""
     versions: list[Object] = []
     payload = noise(size, seed)
     for step in range(steps):
@@ -75,7 +75,7 @@ def point(
 
 
 def in_threads(count: int, work: Callable[[int], None]) -> None:
-    """Run work in threads that begin together; raise what one of them raised."""
+    """Run functions in threads that start together; raises the first error."""
     barrier = threading.Barrier(count)
     errors: list[BaseException] = []
 
@@ -88,7 +88,7 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
 
     threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(count)]
     usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)  # Threads change often, so that races are met.
+    sys.setswitchinterval(1e-5)  # Frequent switches between threads, to provoke races.
     try:
         for thread in threads:
             thread.start()

@@ -32,7 +32,7 @@ NAMES = [
 class KVStoreContract:
     """What a `KVStore` promises, as tests.
 
-    Subclass it in a test file and give the fixture `open_kv`. When it passes, run
+    Subclass it in a test file and implement the fixture `open_kv`. When it passes, run
     `StoreContract` too, on `KeyValueStore(your_store, clock=clock)`.
     """
 
@@ -41,10 +41,10 @@ class KVStoreContract:
 
     @pytest.fixture
     def open_kv(self) -> KVOpener:
-        """Give this: a function that opens the running test's key-value store, empty at first.
+        """Implement this: a function that opens the running test's key-value store, empty at first.
 
-        It may be called several times in one test: each call opens another instance on the
-        same data.
+        It may be called several times in one test: each call opens another instance on the same
+        data.
         """
         raise NotImplementedError("a subclass of KVStoreContract gives the fixture open_kv")
 
@@ -68,10 +68,10 @@ class KVStoreContract:
 
     @pytest.fixture
     def second(self, kv: KVStore, opened: Callable[[], KVStore]) -> KVStore:
-        """Another instance on the same data, where there can be two."""
+        """Another instance on the same data, where the engine allows two."""
         return opened() if self.several_handles else kv
 
-    # What it is.
+    # Interface.
 
     def test_it_is_a_key_value_store_and_says_what_a_write_survives(self, kv: KVStore) -> None:
         assert isinstance(kv, KVStore)
@@ -260,10 +260,11 @@ class KVStoreContract:
 
         in_threads(2, work)
 
-        # If it was made first, the set came after it. If it was set first, it was not made.
+        # If the creation came first, the set followed it. If the set came first, there was no
+        # creation.
         assert {kv.get(f"ropewalk/between/{step}") for step in range(2 * EACH)} == {b"set"}
 
-    # Many at once.
+    # Batches.
 
     def test_many_values_are_set_and_given_at_once(self, kv: KVStore, second: KVStore) -> None:
         values = {f"ropewalk/many/{number}": str(number).encode() for number in range(2500)}
@@ -296,7 +297,7 @@ class KVStoreContract:
         assert dict(kv.get_many([])) == {}
         assert list(kv.compare_and_set_many([])) == []
 
-    # Life.
+    # Lifecycle.
 
     def test_what_was_written_is_there_for_the_next_instance(
         self, kv: KVStore, opened: Callable[[], KVStore]

@@ -1,4 +1,4 @@
-"""Power losses: what was done to files is remembered, and every folder made that may be left."""
+"""Power losses: a journal of file operations, and the folders that a crash may leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that remembers what was done to it, and engines that write to one."""
+"""File systems and engines that record their operations."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ S = TypeVar("S", bound=Store)
 
 
 class RecordingFilesystem(Filesystem):
-    """The files of this machine, with a journal of everything that is done to them."""
+    """The local file system, with a journal of every change."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
 
     def create(self, path: Path, data: bytes, *, sync: bool) -> None:
-        """Make a new file, and remember it."""
+        """Create a file, and record it."""
         with self.journal.lock:
             super().create(path, data, sync=sync)
             self.journal.made(path)
             self._wrote(path, 0, data, sync)
 
     def append(self, path: Path, data: bytes, *, sync: bool) -> None:
-        """Add to the end of a file, and remember it."""
+        """Append to a file, and record it."""
         with self.journal.lock:
             there = path.exists()
             end = path.stat().st_size if there else 0
@@ -37,26 +37,26 @@ class RecordingFilesystem(Filesystem):
             self._wrote(path, end, data, sync)
 
     def truncate(self, path: Path, size: int) -> None:
-        """Cut a file, and remember it."""
+        """Truncate a file, and record it."""
         with self.journal.lock:
             super().truncate(path, size)
             self.journal.cut(path, size)
             self.journal.synced(path)
 
     def rename(self, path: Path, target: Path) -> None:
-        """Give a file another name, and remember it."""
+        """Rename a file, and record it."""
         with self.journal.lock:
             super().rename(path, target)
             self.journal.renamed(path, target)
 
     def remove(self, path: Path) -> None:
-        """Remove a file, and remember it."""
+        """Remove a file, and record it."""
         with self.journal.lock:
             super().remove(path)
             self.journal.removed(path)
 
     def make_folder(self, path: Path) -> None:
-        """Make a folder, and remember it if it was not there."""
+        """Create a folder, and record it if it is new."""
         with self.journal.lock:
             there = path.is_dir()
             super().make_folder(path)
@@ -64,7 +64,7 @@ class RecordingFilesystem(Filesystem):
                 self.journal.made_folder(path)
 
     def sync_folder(self, folder: Path) -> None:
-        """Sync the names in a folder, and remember it."""
+        """Sync the names in a folder, and record it."""
         with self.journal.lock:
             super().sync_folder(folder)
             self.journal.synced_folder(folder)
@@ -77,10 +77,10 @@ class RecordingFilesystem(Filesystem):
 
 
 def recording(engine: type[S], journal: Journal, disk: Filesystem | None = None) -> type[S]:
-    """The same engine, with everything that it does to files noted in a journal.
+    """A subclass of an engine that records all its file operations in a journal.
 
-    For `SqliteStore`, `FileStore` and any engine that changes files through its class
-    attribute `_disk`, a `Filesystem`. What SQLite does is noted too. `disk` is a
+    For `SqliteStore`, `FileStore` and any engine that changes files through its class attribute
+    `_disk`, a `Filesystem`. SQLite's own operations are recorded too. `disk` is a
     `RecordingFilesystem` by default.
     """
     if not hasattr(engine, "_disk"):

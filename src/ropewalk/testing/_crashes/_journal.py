@@ -1,4 +1,4 @@
-"""What was done to the files of a folder, step by step."""
+"""The changes to the files of a folder, step by step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ropewalk.errors import InvalidInput
 
 
 class Made(NamedTuple):
-    """A name for a new, empty file or folder."""
+    """A new, empty file or folder."""
 
     path: str
     folder: bool
@@ -28,39 +28,39 @@ class Wrote(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """A file was given another length."""
+    """A file was truncated or extended."""
 
     path: str
     size: int
 
 
 class Renamed(NamedTuple):
-    """A file has another name, in the place of the file that had it."""
+    """A file was renamed, replacing any file of that name."""
 
     path: str
     target: str
 
 
 class Removed(NamedTuple):
-    """A file has lost its name."""
+    """The name of a file was removed."""
 
     path: str
 
 
 class Synced(NamedTuple):
-    """The bytes of a file survive from here on, though not yet its name."""
+    """The bytes of a file are durable from here on, though not yet its name."""
 
     path: str
 
 
 class SyncedNames(NamedTuple):
-    """The names in a folder survive from here on."""
+    """The names in a folder are durable from here on."""
 
     path: str
 
 
 class Mark(NamedTuple):
-    """Something that a test noted, such as an acknowledgement."""
+    """A note of the test, such as an acknowledgement."""
 
     name: str
     value: object
@@ -70,12 +70,12 @@ Step: TypeAlias = Made | Wrote | Cut | Renamed | Removed | Synced | SyncedNames 
 
 
 class Journal:
-    """The steps by which the files of a folder changed, and what a test noted in between.
+    """The changes to the files of a folder, and the notes of a test in between.
 
-    What is in the folder when the journal begins has survived already. An engine is
-    recorded by `recording`, or by a `RecordingFilesystem`; one that does neither calls these
-    methods itself, each right after the step. `mark` notes what the program knew at a
-    moment. Paths are those of the real files.
+    The content of the folder when the journal begins is durable. An engine is recorded by
+    `recording`, or by a `RecordingFilesystem`; one that does neither calls these methods itself,
+    each right after the step. `mark` records what the program knew at a moment. Paths are those of
+    the real files.
     """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
@@ -93,12 +93,12 @@ class Journal:
 
     @property
     def steps(self) -> list[Step]:
-        """What was done until now."""
+        """The steps so far."""
         with self.lock:
             return list(self._steps)
 
     def mark(self, name: str, value: object = None) -> None:
-        """Note what the program knows now. A crash state says which notes came before it."""
+        """Record what the program knows now. A crash state tells which notes precede it."""
         self._add(Mark(name, value))
 
     def made(self, path: str | PathLike[str]) -> None:
@@ -110,31 +110,31 @@ class Journal:
         self._add(Made(self.within(path), True))
 
     def wrote(self, path: str | PathLike[str], offset: int, data: bytes) -> None:
-        """Bytes in a file, which may have made it longer."""
+        """Bytes in a file, which may extend it."""
         self._add(Wrote(self.within(path), offset, data))
 
     def cut(self, path: str | PathLike[str], size: int) -> None:
-        """Another length of a file."""
+        """A new length of a file."""
         self._add(Cut(self.within(path), size))
 
     def renamed(self, path: str | PathLike[str], target: str | PathLike[str]) -> None:
-        """Another name of a file, in the place of the one that had it."""
+        """A rename of a file, replacing any file of that name."""
         self._add(Renamed(self.within(path), self.within(target)))
 
     def removed(self, path: str | PathLike[str]) -> None:
-        """A file that was removed."""
+        """A removal of a file."""
         self._add(Removed(self.within(path)))
 
     def synced(self, path: str | PathLike[str]) -> None:
-        """The bytes of a file survive now."""
+        """The bytes of a file are durable now."""
         self._add(Synced(self.within(path)))
 
     def synced_folder(self, path: str | PathLike[str]) -> None:
-        """The names in a folder survive now."""
+        """The names in a folder are durable now."""
         self._add(SyncedNames(self.within(path)))
 
     def within(self, path: str | PathLike[str]) -> str:
-        """A path as it is written here: from the folder on, with slashes."""
+        """A path relative to the folder, with slashes."""
         given = os.path.abspath(path)
         for root in self._roots:
             if given == root:

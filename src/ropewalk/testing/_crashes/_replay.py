@@ -1,9 +1,9 @@
-"""A journal done again, in memory: what has survived at each step, and what may have.
+"""Replays a journal in memory, tracking what is durable at each step and what may be.
 
-A file system keeps what was synced. Of the rest it may keep any part: writes reach the
-platter in any order, whole or torn; a file may have grown without its bytes; a name may
-lag behind. So each file has its durable bytes and the changes since, each folder its
-durable names and the changes since, and a crash chooses among the changes.
+A file system keeps what was synced. Of the rest it may keep any part: writes reach the disk in any
+order, whole or torn; a file may have grown without its bytes; a rename may be delayed. Each file
+therefore has its durable bytes and the changes since, each folder its durable names and the
+changes since, and a crash chooses among the changes.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ SECTOR = 512
 
 @dataclass(eq=False, slots=True)
 class File:
-    """The bytes of a file, whatever it is called."""
+    """The bytes of a file, independent of its name."""
 
     durable: bytearray = field(default_factory=bytearray)
     pending: list[Wrote | Cut] = field(default_factory=list)
     size: int = 0
     """As the program sees it."""
     digest: bytes | None = None
-    """Of the durable bytes, once somebody asked."""
+    """The cached digest of the durable bytes."""
 
     def change(self, step: Wrote | Cut) -> None:
         self.pending.append(step)
@@ -68,13 +68,13 @@ Node: TypeAlias = File | Folder
 
 @dataclass(eq=False, slots=True)
 class Change:
-    """One step of the names in a folder: one may go, and one may come."""
+    """One change of the names in a folder: one may be removed, and one added."""
 
     gone: str | None
     come: str | None
     node: Node | None
     elsewhere: tuple[Folder, Change] | None = None
-    """Where a file that went from here has its new name: it is never lost between the two."""
+    """The new location of a file that was moved away: it is never lost between the two."""
 
     def apply(self, names: dict[str, Node]) -> None:
         if self.gone is not None:
@@ -84,7 +84,7 @@ class Change:
 
 
 class Style(NamedTuple):
-    """How likely a crash keeps and tears what was not synced."""
+    """The probability that a crash keeps or tears unsynced changes."""
 
     bytes_kept: float
     names_kept: float
@@ -92,21 +92,21 @@ class Style(NamedTuple):
 
     @classmethod
     def choose(cls, random: Random) -> Style:
-        """One in four keeps all or nothing: these are the images that most often matter."""
+        """One in four keeps all or nothing: these images matter most often."""
         bytes_kept = random.choice([0.0, 1.0, random.random(), random.random()])
         names_kept = random.choice([0.0, 1.0, random.random(), random.random()])
         return cls(bytes_kept, names_kept, random.choice([0.0, random.random() / 2]))
 
 
 class Image(NamedTuple):
-    """A folder as a crash may leave it; None is a folder inside."""
+    """A folder as a crash may leave it; None is a subfolder."""
 
     files: Mapping[str, bytes | None]
     digest: bytes
 
 
 class Replay:
-    """The folder of a journal, as far as it has been done again."""
+    """The folder of a journal, replayed up to some step."""
 
     def __init__(self, start: Mapping[str, bytes | None]) -> None:
         self._root = Folder()
@@ -117,7 +117,7 @@ class Replay:
             folder.now[name] = folder.durable[name] = node
 
     def do(self, steps: Iterable[Step]) -> None:
-        """Do the next steps."""
+        """Replay the next steps."""
         for step in steps:
             match step:
                 case Mark():
@@ -138,7 +138,7 @@ class Replay:
                     _sync_names(self._folder(path))
 
     def crash(self, random: Random) -> Image:
-        """What is left if the power fails now, by choices of this generator."""
+        """The result of a power failure now, chosen by a random generator."""
         style = Style.choose(random)
         files: dict[str, bytes | None] = {}
         digest = blake2b(digest_size=16)
@@ -188,7 +188,7 @@ class Replay:
         return found
 
     def _folders(self) -> list[Folder]:
-        """Every folder that may be left, each once, in an order that is always the same."""
+        """Every folder that may be left, once, in a deterministic order."""
         found = [self._root]
         for folder in found:
             nodes = [*folder.durable.values(), *(change.node for change in folder.pending)]
@@ -205,7 +205,7 @@ def _sync_names(folder: Folder) -> None:
 
 
 def _kept_names(folders: Iterable[Folder], random: Random, likely: float) -> dict[int, set[int]]:
-    """For each folder the changes of its names that are kept."""
+    """The changes of names that are kept, for each folder."""
     kept = {
         id(folder): {id(change) for change in folder.pending if _happens(random, likely)}
         for folder in folders
@@ -245,7 +245,7 @@ def _content(file: File, random: Random, style: Style) -> tuple[bytes, bytes]:
         for part in _tear(step, random) if torn and isinstance(step, Wrote) else [step]:
             _apply(left, part)
     if grown and file.size > len(left):
-        left.extend(bytes(file.size - len(left)))  # The length came, the bytes did not.
+        left.extend(bytes(file.size - len(left)))  # Extended, but the bytes are missing.
     return bytes(left), blake2b(left, digest_size=16).digest()
 
 
@@ -269,7 +269,7 @@ def _tear(step: Wrote, random: Random) -> list[Wrote]:
 
 
 def _apply(data: bytearray, step: Wrote | Cut) -> None:
-    """Do a step; what lies between the old end and a later beginning reads as zeros."""
+    """Apply a step; a gap before a later write reads as zeros."""
     size = step.size if isinstance(step, Cut) else step.offset
     if len(data) < size:
         data.extend(bytes(size - len(data)))

@@ -13,8 +13,8 @@ from ropewalk.store.validation import expect_whole
 from ropewalk.testing._crashes._journal import Journal, Mark
 from ropewalk.testing._crashes._replay import Replay
 
-_PASSES = 100  # As often a journal is gone through if there are too few states.
-_LEAST = 64  # Moments that are tried each time, after the first.
+_PASSES = 100  # How often a journal is replayed if there are too few states.
+_LEAST = 64  # Moments tried per replay, after the first.
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +22,20 @@ class CrashState:
     """A folder as a power loss may leave it."""
 
     point: int
-    """How many steps of the journal had been done."""
+    """The number of journal steps before the crash."""
     marks: tuple[Mark, ...]
-    """What the program had noted by then."""
+    """The notes recorded by then."""
     files: Mapping[str, bytes | None]
     """The bytes of each file by its path in the journal's folder; None is a folder."""
     digest: bytes
-    """Tells this state from others."""
+    """Identifies this state."""
 
     def marked(self, name: str) -> list[object]:
-        """The values that were noted under a name, in order."""
+        """The values recorded under a name, in order."""
         return [mark.value for mark in self.marks if mark.name == name]
 
     def write_to(self, folder: str | PathLike[str]) -> Path:
-        """Put the files into a folder of the real disk, in the place of all that it holds."""
+        """Write the files into a real folder, replacing its content."""
         root = Path(folder)
         if root.exists():
             shutil.rmtree(root)
@@ -52,14 +52,14 @@ class CrashState:
 
 
 def crash_states(journal: Journal, *, seed: int, count: int) -> Iterator[CrashState]:
-    """So many different folders that a power loss may leave of the folder of a journal.
+    """Up to `count` different folders that a power loss may leave.
 
-    The moment of each is any of the journal. Everything that was synced before is there.
-    What was not synced is there, or not, or in part: writes are left out, done in another
-    order and torn at any byte or sector, files grow without their bytes, names come late.
-    The same journal and seed give the same states. They are fewer than `count` if no more
-    are found. A folder that is also left at a moment with other notes comes once more: to
-    be without a commit is right before the acknowledgement, and wrong after it.
+    The crash happens at any moment of the journal. Everything that was synced before is intact.
+    What was not synced is present, absent or partial: writes are dropped, reordered and torn at
+    any byte or sector, files grow without their bytes, renames are delayed. The same journal and
+    seed give the same states. There are fewer than `count` if no more are found. A folder that is
+    also left at a moment with other notes is repeated: lacking a commit is right before the
+    acknowledgement, and wrong after it.
     """
     expect_whole(count, 0, "count")
     steps, random = journal.steps, Random(seed)

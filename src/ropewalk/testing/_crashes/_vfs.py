@@ -1,9 +1,9 @@
-"""What SQLite does to files: a layer between it and the system that takes notes.
+"""A SQLite VFS that records the changes to files.
 
-SQLite reaches files through a table of functions, its VFS. Here the usual one is copied,
-and the functions that change files are replaced by ones that call it and note the step.
-Locks, shared memory and reading are the usual ones. The layer is put into the very
-library that Python's sqlite3 uses, once in a process, and stays there.
+SQLite accesses files through a table of functions, its VFS. The default one is copied here, and
+the functions that change files are replaced by ones that call the original and record the step.
+Locks, shared memory and reads are unchanged. The VFS is registered in the same library that
+Python's sqlite3 uses, once per process, and stays there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Sync = CFUNCTYPE(c_int, c_void_p, c_int)
 
 
 class _Vfs(ctypes.Structure):
-    """`sqlite3_vfs`; what is not replaced is only carried along."""
+    """`sqlite3_vfs`; fields that are not replaced are copied."""
 
     _fields_ = (
         ("iVersion", c_int),
@@ -66,13 +66,13 @@ class _Methods(ctypes.Structure):
 
 
 class _File(ctypes.Structure):
-    """The beginning of `sqlite3_file`, which is all that is known of it."""
+    """The known beginning of `sqlite3_file`."""
 
     _fields_ = (("methods", POINTER(_Methods)),)
 
 
 class _Opened:
-    """What is known of a file that SQLite has open."""
+    """A file that SQLite has open."""
 
     def __init__(self, path: str, journal: Journal, usual: _Methods, syncs_names: bool) -> None:
         self.path = path
@@ -123,7 +123,7 @@ class _Layer:
         return done
 
     def _follow_file(self, path: str, journal: Journal, file: int, flags: int) -> None:
-        """From here on, what SQLite does to this file comes by here."""
+        """From here on, SQLite's operations on this file are recorded."""
         opened = _File.from_address(file)
         place = ctypes.addressof(opened.methods.contents)
         usual = _Methods.from_address(place)
@@ -132,7 +132,7 @@ class _Layer:
             ours.xClose, ours.xWrite = self._close, self._write
             ours.xTruncate, ours.xSync = self._truncate, self._sync
             self._methods[place] = ours
-        # The unix layer syncs the folder of a journal with its first sync: SQLite relies on it.
+        # The unix VFS syncs the folder of a journal with its first sync: SQLite relies on it.
         syncs_names = bool(flags & _OPEN_CREATE and flags & _OPEN_JOURNALS)
         self._opened[file] = _Opened(path, journal, usual, syncs_names)
         opened.methods = ctypes.pointer(self._methods[place])
@@ -191,7 +191,7 @@ _making = threading.Lock()
 
 
 def record(journal: Journal) -> str:
-    """Note in a journal what SQLite does in its folder; the name of the VFS to open with."""
+    """Record SQLite's operations in a journal's folder; returns the name of the VFS to use."""
     global _layer  # noqa: PLW0603 - one in a process
     with _making:
         if _layer is None:
@@ -201,12 +201,12 @@ def record(journal: Journal) -> str:
 
 
 def _library() -> ctypes.CDLL:
-    """The library that Python's sqlite3 uses; another copy would know nothing of ours."""
+    """The library that Python's sqlite3 uses; another copy would not see our VFS."""
     import _sqlite3
 
     if os.name != "posix":
         raise _no_layer("only the unix layer of SQLite is known")
-    # The module's own handle also finds what it is linked with. It may be built in.
+    # The module's own handle also finds linked symbols. It may be built in.
     library = ctypes.CDLL(getattr(_sqlite3, "__file__", None))
     if not hasattr(library, "sqlite3_vfs_find") or not hasattr(library, "sqlite3_vfs_register"):
         raise _no_layer("its functions are hidden")
@@ -221,7 +221,7 @@ def _no_layer(reason: str) -> NotAllowed:
 
 
 def _guarded(work: Callable[..., int]) -> Callable[..., int]:
-    """An exception cannot pass through SQLite: it becomes an error of the file."""
+    """An exception cannot cross SQLite: it becomes an I/O error of the file."""
 
     def guarded(*arguments: Any) -> int:
         try:

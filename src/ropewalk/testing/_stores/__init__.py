@@ -30,6 +30,6 @@ class StoreContract(
 ):
     """What every store promises, as tests.
 
-    Subclass it in a test file and give the fixture `open_store`. Override `damage` and
-    `lose` where stored bytes can be reached.
+    Subclass it in a test file and implement the fixture `open_store`. Override `damage` and `lose`
+    where stored bytes can be reached.
     """

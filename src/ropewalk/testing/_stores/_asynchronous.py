@@ -1,4 +1,4 @@
-"""The asynchronous face: the same answers, and no write is left half done."""
+"""The asynchronous interface: the same results, and no write is left half done."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ropewalk.testing._stores._base import Base
 from ropewalk.testing.helpers import MAIN, PATIENCE, SPACE, in_threads, value
 from ropewalk.tree import Object
 
-WITHOUT_TWIN = {"holds"}  # It asks nobody, so it does not block.
+WITHOUT_TWIN = {"holds"}  # It does no I/O, so it does not block.
 
 
 class AsynchronousContract(Base):
-    """The twins."""
+    """The asynchronous twins."""
 
     def test_every_method_has_a_twin(self, store: Store) -> None:
         for name, _ in inspect.getmembers(Store, inspect.isfunction):
@@ -181,7 +181,7 @@ class AsynchronousContract(Base):
 
 
 class Gate:
-    """A commit that waits until it is let through."""
+    """A commit that blocks until it is released."""
 
     def __init__(self, commit: Callable[[Batch, Sequence[Object]], Operation]) -> None:
         self.commit = commit

@@ -14,28 +14,28 @@ from ropewalk.tree import ObjectId
 
 
 class Base:
-    """The fixtures that a subclass gives, and those that follow from them."""
+    """The fixtures that a subclass implements, and those derived from them."""
 
     several_handles: ClassVar[bool] = True
     """Whether two store objects may be open on the same data at once."""
 
     @pytest.fixture
     def open_store(self) -> Opener:
-        """Give this: a function that opens the running test's store, empty at first.
+        """Implement this: a function that opens the running test's store, empty at first.
 
-        It takes the clock for the store, and may be called several times in one test:
-        each call opens another store object on the same data.
+        It takes the clock of the store, and may be called several times in one test: each call
+        opens another store object on the same data.
         """
         raise NotImplementedError("a subclass of StoreContract gives the fixture open_store")
 
     def damage(self, store: Store, id: ObjectId) -> bool:
-        """Override where possible: change the stored bytes of an object; True if done."""
+        """Override where possible: damage the stored bytes of an object; True if done."""
         return False
 
     def lose(self, store: Store, id: ObjectId) -> bool:
-        """Override where possible: let an object be gone, unnoticed; True if done.
+        """Override where possible: make an object disappear silently; True if done.
 
-        It is one of `SPACE` that a ref or an operation reaches.
+        It is one of `SPACE` that a ref or an operation references.
         """
         return False
 

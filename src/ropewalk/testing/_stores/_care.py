@@ -1,4 +1,4 @@
-"""Care: collection keeps what is reached, and a check says what is wrong."""
+"""Maintenance: collection keeps what is reachable, and a check finds damage."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def step(
     before: Commit | None,
     writer: TreeWriter | None = None,
 ) -> Commit:
-    """Commit a state as the next version of a branch; with a writer only what is new to it."""
+    """Commit a state as the next version of a branch; with a writer, only its new objects."""
     writer = writer or TreeWriter()
     written = writer.write(state)
     parents = () if before is None else (before.id,)
@@ -53,7 +53,7 @@ def step(
 
 
 def long(seed: int) -> dict[str, object]:
-    """A state that takes several nodes."""
+    """A state of several nodes."""
     choose = random.Random(seed)
     return {f"key {at}": choose.randbytes(3000).hex() for at in range(4)}
 
@@ -63,21 +63,21 @@ def all_ids(store: Store) -> set[ObjectId]:
 
 
 def logged(store: Store) -> list[object]:
-    """What the operations did, without what belongs to one store alone."""
+    """The operations, without fields specific to one store."""
     return [(one.sequence, one.write_id, one.moves, one.time) for one in store.operations(SPACE)]
 
 
 def pin(store: Store, content: object, expires_at: int | None) -> Written:
-    """Keep a content as a reference does: until then at least."""
+    """Pin a content until a time, as a reference does."""
     written = TreeWriter().write(content)
     while True:
-        with suppress(MissingObjects):  # Something has just been collected.
+        with suppress(MissingObjects):  # Something was collected just now.
             keep(store, [written], expires_at)
             return written
 
 
 def drop(store: Store, name: str, commit: Commit, operations: int = 1) -> None:
-    """Remove a branch, and let so many operations pass."""
+    """Delete a branch, and add this many operations."""
     store.commit(SPACE, moves=[Move(ref_name("branch", name), commit.id, None)])
     for _ in range(operations):
         store.commit(SPACE)
@@ -118,7 +118,8 @@ class CareContract(Base):
 
         store.gc(recent=1)
 
-        # Who knows the old value still may need it, if it is there; nobody looks further.
+        # A reader of the old value may still need it, while it is there; no other reader is
+        # affected.
         if not store.missing([old.root], SPACE):
             again, made = make_commit(old.root, (commit.id,), generation=2)
             move = Move(MAIN, commit.id, again.id)
@@ -145,7 +146,7 @@ class CareContract(Base):
         assert (told.freed, told.dry_run) == (len(before), True)
         done = store.gc(recent=1)
         assert done.freed == told.freed
-        # What is packed first is compressed with more, so that each part takes less.
+        # Earlier parts are compressed together with more, so that each takes less.
         assert 0.9 * told.freed_bytes < done.freed_bytes < 1.1 * told.freed_bytes
         assert all_ids(store) == set()
 
@@ -184,7 +185,7 @@ class CareContract(Base):
             store.gc()
 
     def _text_that_is_lost(self, store: Store) -> ObjectId:
-        """Let a branch lead to a large text, which is no longer there."""
+        """Make a branch reference a large text that is missing."""
         before = all_ids(store)
         step(store, "main", {"text": noise(40_000)}, None)
         assert store.check().ok
@@ -301,7 +302,7 @@ class CareContract(Base):
         done = store.prune_expired(now=10)
 
         gone = before - all_ids(store)
-        # What a branch also holds goes if a space keeps its objects to itself.
+        # Shared with a branch, this would stay.
         held = not store.missing([both.root])
         assert (done.payloads, done.freed_bytes > 10_000) == (2 if held else 3, True)
         assert sorted(done.hashes) == sorted(one.root.hex() for one in [shared, *over])
@@ -338,7 +339,7 @@ class CareContract(Base):
 
         def write(number: int) -> None:
             for turn in range(PINS):
-                # The same few contents for all writers: over at once, and then for longer.
+                # All writers use the same few contents: first expired, then renewed for longer.
                 pin(store, long(turn % 5), 1)
                 pin(store, long((turn + number) % 5) | {"turn": turn}, 1)
             pin(store, long(number), 1 << 62)
@@ -417,7 +418,7 @@ class CareContract(Base):
 
 
 def _resent(store: Store, name: str, state: object, before: Commit | None) -> Commit:
-    """Commit, and again with everything if something has just been collected."""
+    """Commit, and retry with everything if something was collected just now."""
     while True:
         try:
             return step(store, name, state, before)

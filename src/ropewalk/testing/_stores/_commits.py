@@ -1,4 +1,4 @@
-"""A commit happens whole or not at all, and once."""
+"""A commit is atomic, and made once."""
 
 from __future__ import annotations
 

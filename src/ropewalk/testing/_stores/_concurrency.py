@@ -1,4 +1,4 @@
-"""Many writers at once: nothing is lost, nothing happens twice."""
+"""Concurrent writers: nothing is lost, and nothing is done twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases: one holder at a time, and a fence against those who were too slow."""
+"""Leases: one holder at a time, and fencing of slow ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LeaseContract(Base):
 
     @pytest.fixture
     def holder(self, open_store: Opener, opened: list[Store], clock: Clock) -> Store:
-        """A store object with a clock that moves when told."""
+        """A store object with a clock that is advanced by hand."""
         opened.append(open_store(clock))
         return opened[-1]
 
@@ -70,7 +70,7 @@ class LeaseContract(Base):
         self, holder: Store, rival: Store, other_clock: Clock
     ) -> None:
         old = holder.acquire(SPACE, NAME, "me", 10.0)
-        other_clock.advance(1000.0)  # Time before the first look counts for nothing.
+        other_clock.advance(1000.0)  # Time before the first look does not count.
         wait = _refused(rival)
         other_clock.advance(10.0)
         assert 0 < _refused(rival) < wait
@@ -167,7 +167,7 @@ class LeaseContract(Base):
         one = value("one")
         lease = holder.acquire(SPACE, NAME, "me", 10.0)
         holder.renew(lease)
-        clock.advance(1000.0)  # Over, but nobody has taken it.
+        clock.advance(1000.0)  # Expired, but not taken over.
 
         holder.commit(SPACE, [one], moves=[Move(MAIN, None, one.id)], fence=lease.fence)
 
@@ -222,7 +222,7 @@ class LeaseContract(Base):
         holder.renew(lease)
         _assert_held(rival)
         clock.advance(1000.0)
-        other_clock.advance(1000.0)  # Over, but nobody has taken it from its holder.
+        other_clock.advance(1000.0)  # Expired, but not taken over.
         _assert_held(rival)
 
         assert rival.missing([value("one").id], SPACE) == [value("one").id]

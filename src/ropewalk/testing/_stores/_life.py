@@ -1,4 +1,4 @@
-"""Opening, closing, opening again."""
+"""Opening, closing and reopening."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ropewalk.testing.helpers import MAIN, SPACE, growing, read
 
 
 class LifeContract(Base):
-    """What a store says of itself, and what stays."""
+    """A store's metadata, and persistence."""
 
     def test_a_store_says_what_it_is(self, store: Store) -> None:
         assert store.backend_id

@@ -1,4 +1,4 @@
-"""Names: hostile ones are refused, all others are told apart."""
+"""Names: invalid ones are refused, all others are distinct."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ODD = [
 
 
 class NameContract(Base):
-    """Spaces, refs and leases under all sorts of names."""
+    """Spaces, refs and leases with unusual names."""
 
     @pytest.mark.parametrize("name", HOSTILE)
     def test_a_hostile_name_is_refused(self, store: Store, name: str) -> None:

@@ -73,7 +73,7 @@ class ObjectContract(Base):
     def test_an_object_under_a_wrong_name_is_never_read(self, store: Store) -> None:
         wrong = Object(object_id(Kind.VALUE, b"one"), Kind.VALUE, b"two")
 
-        with suppress(InvalidInput):  # An engine may also find it at once.
+        with suppress(InvalidInput):  # An engine may also detect it at once.
             store.commit(SPACE, [wrong])
 
         with pytest.raises((DamagedObject, MissingObjects)):

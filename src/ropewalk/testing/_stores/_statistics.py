@@ -1,4 +1,4 @@
-"""Statistics: what is counted is what is there."""
+"""Statistics: the counts match the content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DOCUMENT = noise(60_000, 1)
 
 
 def reach(store: Store, roots: Iterable[ObjectId], space: str = SPACE) -> set[ObjectId]:
-    """What some objects lead to, by reading one after the other."""
+    """Everything reachable from some objects, by reading one after the other."""
     found: set[ObjectId] = set()
     pending = list(roots)
     while pending:
@@ -33,7 +33,7 @@ def sizes(store: Store) -> dict[ObjectId, int]:
 
 
 def put(store: Store, state: object, space: str = SPACE, name: str = MAIN) -> ObjectId:
-    """Let a ref point to a value itself."""
+    """Make a ref point to a value directly."""
     written = TreeWriter().write(state)
     store.commit(space, written.objects, moves=[Move(name, None, written.root)])
     return written.root

@@ -30,6 +30,6 @@ class BaseStoreContract(
 ):
     """What a `BaseStore` of LangGraph should do, as tests.
 
-    Subclass it in a test file and give the fixture `open_store`. Every test runs twice: with
+    Subclass it in a test file and implement the fixture `open_store`. Every test runs twice: with
     the methods, and with their asynchronous twins.
     """

@@ -19,7 +19,7 @@ NOTES = ("notes",)
 class Face:
     """A store, called by its methods, or by their twins on an event loop.
 
-    So a test is written once, and means the same for both.
+    Each test is written once, and means the same for both.
     """
 
     def __init__(self, store: BaseStore, runner: asyncio.Runner | None) -> None:
@@ -40,34 +40,34 @@ Faces: TypeAlias = Callable[..., Face]
 
 
 class Base:
-    """The fixture that a subclass gives, and those that follow from it."""
+    """The fixture that a subclass implements, and those derived from it."""
 
     has_ttl: ClassVar[bool] = True
-    """Whether items may end; without, those tests are left out."""
+    """Whether items can expire; otherwise those tests are skipped."""
     has_vectors: ClassVar[bool] = True
-    """Whether it searches by meaning; without, those tests are left out."""
+    """Whether it searches by similarity; otherwise those tests are skipped."""
     reopens: ClassVar[bool] = True
-    """Whether one more store that `open_store` opens sees what the first one holds."""
+    """Whether another store from `open_store` sees the data of the first one."""
     minutes: ClassVar[float] = 0.03
-    """The unit of time in tests of items that end, in minutes: 1.8 seconds."""
+    """The unit of time in tests of expiry, in minutes: 1.8 seconds."""
 
     @pytest.fixture
     def open_store(self) -> Opener:
-        """Give this: a function that opens a store on the running test's data.
+        """Implement this: a function that opens a store on the running test's data.
 
-        It takes the keyword arguments `index` and `ttl`, which are LangGraph's `IndexConfig`
-        and `TTLConfig`, and may be called several times in one test: each call opens another
-        store object on the same data, which is empty at first.
+        It takes the keyword arguments `index` and `ttl`, which are LangGraph's `IndexConfig` and
+        `TTLConfig`, and may be called several times in one test: each call opens another store
+        object on the same data, which is empty at first.
         """
         raise NotImplementedError("a subclass of BaseStoreContract gives the fixture open_store")
 
     def wait(self, store: BaseStore, minutes: float) -> None:
-        """Let time pass; a subclass whose clock can be moved may do that."""
+        """Let time pass; a subclass with an adjustable clock may advance it."""
         time.sleep(minutes * 60)
 
     @pytest.fixture(params=["sync", "async"])
     def runner(self, request: pytest.FixtureRequest) -> Iterator[asyncio.Runner | None]:
-        """An event loop for the asynchronous face; none for the other."""
+        """An event loop for the asynchronous methods; None for the others."""
         if request.param == "sync":
             yield None
             return
@@ -89,7 +89,7 @@ class Base:
 
     @pytest.fixture
     def store(self, open_store: Opener) -> Iterator[BaseStore]:
-        """A store by itself, for tests that need both of its faces."""
+        """A bare store, for tests that need both interfaces."""
         store = open_store()
         yield store
         _close(store)
@@ -105,13 +105,13 @@ def _close(store: BaseStore) -> None:
 
 
 def put_numbered(memory: Face, count: int, namespace: tuple[str, ...] = NOTES) -> None:
-    """Put so many items, whose values say their numbers."""
+    """Put a number of items whose values are their numbers."""
     for number in range(count):
         memory.put(namespace, f"k{number}", {"number": number})
 
 
 def joined(pages: Iterable[list[Any]]) -> list[Any]:
-    """All that is on pages, in order."""
+    """All items of some pages, in order."""
     return [one for page in pages for one in page]
 
 

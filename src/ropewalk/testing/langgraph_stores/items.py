@@ -1,4 +1,4 @@
-"""Items: put, got, deleted, batched, listed by namespace, ended and shared."""
+"""Items: put, read, deleted, batched, listed by namespace, expired and shared."""
 
 from __future__ import annotations
 
@@ -384,11 +384,11 @@ class NamespaceContract(Base):
 
 
 class TimeContract(Base):
-    """`ttl`. The store is always told to omit what is over."""
+    """`ttl`. The store is always configured to omit expired items."""
 
     @pytest.fixture
     def timed(self, opened: Faces) -> Face:
-        """A store whose items may end."""
+        """A store whose items can expire."""
         if not self.has_ttl:
             pytest.skip("stores of this kind have no items that end")
         return opened(ttl=dict(OMIT))

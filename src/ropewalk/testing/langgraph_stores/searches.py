@@ -1,4 +1,4 @@
-"""Searches: by namespace, by filter, and by meaning."""
+"""Searches: by namespace, by filter, and by similarity."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ INTERFACE: list[tuple[dict[str, Any], str]] = [
     ({"flag": False}, "half"),
     ({"kind": "it's"}, ""),
 ]
-"""Filters that LangGraph documents, and the items that pass."""
+"""Filters that LangGraph documents, and the items that match."""
 
 BEYOND: list[tuple[dict[str, Any], str]] = [
     ({"n": None}, "none dotted"),
@@ -160,7 +160,7 @@ BEYOND: list[tuple[dict[str, Any], str]] = [
     ({"list.5.q": 2}, ""),
     ({"a.b.c.d": {"$exists": True}}, ""),
 ]
-"""Filters that mean one thing although LangGraph says nothing of them."""
+"""Filters with a clear meaning that LangGraph does not document."""
 
 
 class FilterContract(Base):
@@ -208,7 +208,7 @@ class FilterContract(Base):
 
 
 class Letters:
-    """Embeds a text as how often it has each letter, and counts what it was asked."""
+    """Embeds a text as its letter counts, and counts its own calls."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -225,7 +225,7 @@ def letters(text: str) -> list[float]:
 
 
 def similarity(one: str, other: str) -> float:
-    """What the score of two texts has to be."""
+    """The expected score of two texts."""
     left, right = letters(one), letters(other)
     lengths = math.hypot(*left) * math.hypot(*right)
     return sum(a * b for a, b in zip(left, right, strict=True)) / lengths if lengths else 0.0
@@ -248,7 +248,7 @@ class VectorContract(Base):
 
     @pytest.fixture
     def meaning(self, opened: Faces, index: dict[str, Any]) -> Face:
-        """A store that searches by meaning."""
+        """A store that searches by similarity."""
         return opened(index=index)
 
     def test_the_most_similar_comes_first(self, meaning: Face) -> None:

@@ -32,6 +32,6 @@ class ThreadContract(
 ):
     """What a `ThreadCheckpointer` promises on every store, as tests.
 
-    Subclass it in a test file and give the fixture `open_checkpointer`. Every test runs
+    Subclass it in a test file and implement the fixture `open_checkpointer`. Every test runs
     twice: with the methods, and with their asynchronous twins.
     """

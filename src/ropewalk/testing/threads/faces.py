@@ -1,4 +1,4 @@
-"""What the tests of threads share: a checkpointer called, and the same awaited."""
+"""What the tests of threads share: one interface to a checkpointer's sync and async methods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T2 = {"thread_id": "t2"}
 class Face:
     """A checkpointer, called by its methods, or by their twins on an event loop.
 
-    So a test is written once, and means the same for both.
+    Each test is written once, and means the same for both.
     """
 
     def __init__(
@@ -44,18 +44,18 @@ Faces: TypeAlias = Callable[..., Face]
 
 
 class Base:
-    """The fixture that a subclass gives, and those that follow from it."""
+    """The fixture that a subclass implements, and those derived from it."""
 
     shares_cache: ClassVar[bool] = True
-    """Whether a cached state is seen by other store objects on the same data."""
+    """Whether other store objects on the same data see a cached state."""
 
     @pytest.fixture
     def open_checkpointer(self) -> Opener:
-        """Give this: a function that opens a checkpointer on the running test's data.
+        """Implement this: a function that opens a checkpointer on the running test's data.
 
-        It takes the keyword arguments of `ThreadCheckpointer`, beside the store, and may
-        be called several times in one test: each call opens another store object on the
-        same data, which is empty at first.
+        It takes the keyword arguments of `ThreadCheckpointer` besides the store, and may be called
+        several times in one test: each call opens another store object on the same data, which is
+        empty at first.
         """
         raise NotImplementedError(
             "a subclass of ThreadContract gives the fixture open_checkpointer"
@@ -63,7 +63,7 @@ class Base:
 
     @pytest.fixture(params=["sync", "async"])
     def runner(self, request: pytest.FixtureRequest) -> Iterator[asyncio.Runner | None]:
-        """An event loop for the asynchronous face; none for the other."""
+        """An event loop for the asynchronous methods; None for the others."""
         if request.param == "sync":
             yield None
             return
@@ -91,7 +91,7 @@ class Base:
 
 @contextmanager
 def each(case: Any) -> Iterator[None]:
-    """Notes which of many cases it was that failed."""
+    """Adds to an error which of many cases failed."""
     try:
         yield
     except BaseException as error:
@@ -100,7 +100,7 @@ def each(case: Any) -> Iterator[None]:
 
 
 def said(*texts: str, role: str = "user", first: int = 0) -> list[dict[str, Any]]:
-    """Messages that say these texts; their ids are m0, m1 and so on."""
+    """Messages with these texts; their ids are m0, m1 and so on."""
     return [
         {"role": role, "content": text, "id": f"m{number}"}
         for number, text in enumerate(texts, first)
@@ -108,7 +108,7 @@ def said(*texts: str, role: str = "user", first: int = 0) -> list[dict[str, Any]
 
 
 def numbered(count: int, first: int = 0) -> list[dict[str, Any]]:
-    """So many messages that say their numbers."""
+    """A number of messages that contain their numbers."""
     return said(*(f"number {one}" for one in range(first, first + count)), first=first)
 
 
@@ -118,7 +118,7 @@ def ids(messages: Iterable[Message]) -> list[Any]:
 
 
 def texts(messages: Iterable[Message]) -> list[str]:
-    """What messages say, in their order."""
+    """The texts of messages, in order."""
     return [one.text for one in messages]
 
 
@@ -128,7 +128,7 @@ def commits(chat: Face, config: dict[str, Any] = T1) -> int:
 
 
 def everything(chat: Face, config: dict[str, Any] = T1) -> tuple[Any, ...]:
-    """All that a thread holds, to compare before with after."""
+    """The whole content of a thread, to compare before with after."""
     info = chat.get_thread(config)
     about = None if info is None else (info.thread_name, info.metadata)
     messages = [one.to_stored() for one in chat.list_messages(config)]

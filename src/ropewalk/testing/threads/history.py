@@ -1,4 +1,4 @@
-"""What a step is: all at once, in a history, beside others, kept when all is closed."""
+"""History: atomic puts, rollback, branches, concurrency and persistence."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ EACH = 10
 
 
 def message(by: int, number: int) -> dict[str, Any]:
-    """A message that says who put it."""
+    """A message that names its author."""
     return {"role": "user", "content": f"by {by}", "id": f"{by}/{number}"}
 
 
@@ -285,7 +285,7 @@ def check_order(found: list[Any], writers: int, each: int) -> None:
 
 
 class ConcurrencyContract(Base):
-    """Nothing is lost or done twice, and all see one order."""
+    """Nothing is lost or done twice, and all readers see one order."""
 
     @pytest.fixture
     def pair(self, open_checkpointer: Opener) -> Any:
@@ -404,7 +404,7 @@ class ConcurrencyContract(Base):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             assert all(task.cancelled() or task.exception() is None for task in tasks)
-            # Those that were begun are finished before anything that comes after them.
+            # Calls in progress finish before any that follow them.
             done = [by for by, task in enumerate(tasks) if not task.cancelled()]
             for by in done:
                 assert (await chat.aget_message(T1, f"{by}/1")).text == f"by {by}"

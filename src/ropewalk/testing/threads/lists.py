@@ -1,4 +1,4 @@
-"""Lists of messages: pages, filters, and what was said."""
+"""Lists of messages: pages, filters and search."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class PageContract(Base):
     ) -> None:
         chat.put_messages(T1, numbered(9))
         page = chat.list_messages(T1, limit=3)
-        for id in ("m0", "m2", "m3", "m7"):  # Before it, where it is, next, and later.
+        for id in ("m0", "m2", "m3", "m7"):  # Before it, at its place, after it, and later.
             chat.delete_message(T1, id)
         chat.put_messages(T1, [*said("edited", first=5), *numbered(2, 9), *said("again")])
 
@@ -249,7 +249,7 @@ def passes(
     until: datetime = BEGIN + timedelta(days=1),
     metadata: dict[str, Any] | None = None,
 ) -> bool:
-    """Whether a message is wanted, said once more."""
+    """Whether a message matches: a second implementation."""
     return (
         message.role in ([role] if isinstance(role, str) else role)
         and since <= message.created_at < until

@@ -1,4 +1,4 @@
-"""Messages: appended, edited, deleted, found by their ids."""
+"""Messages: appended, edited, deleted, and found by id."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ class MessageContract(Base):
             chat.delete_message(T1, None)
         assert len(chat.list_messages(T1)) == 2
 
-    # What is said of all messages of a put.
+    # Metadata of a put.
 
     def test_the_metadata_of_a_put_are_found_in_each_of_its_messages_beneath_their_own(
         self, chat: Face

@@ -92,7 +92,7 @@ class RecordContract(Base):
         second = chat.get_thread(T1)
         after = datetime.now(UTC)
 
-        slack = timedelta(seconds=1)  # Clocks may be of different grain, and of a server.
+        slack = timedelta(seconds=1)  # Clocks may differ in resolution.
         for moment in (first.created_at, first.updated_at, second.updated_at):
             assert before - slack <= moment <= after + slack
         assert second.created_at == first.created_at
@@ -250,7 +250,7 @@ class RecordContract(Base):
         assert names(chat.list_threads({}, metadata={"even": True})) == [2, 0]
         assert names(chat.list_threads({}, metadata={"even": True, "x": 2})) == []
 
-    # Emptying.
+    # Emptying a thread.
 
     def test_a_cleaned_thread_is_empty_and_others_stay(self, chat: Face, opened: Faces) -> None:
         for config in (T1, T2, {**T1, "user_id": "ann"}):
@@ -344,7 +344,7 @@ THREADS: list[Any] = [
 
 
 class ConfigContract(Base):
-    """What `config` says."""
+    """What `config` means."""
 
     @pytest.mark.parametrize("name", CALLS)
     def test_a_config_that_names_no_thread_is_refused_by_every_method(

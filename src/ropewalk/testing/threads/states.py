@@ -1,4 +1,4 @@
-"""States of threads: put and got, cached for a time, and shared with nobody."""
+"""States of threads: stored, cached with an expiry, and never shared with the caller."""
 
 from __future__ import annotations
 
@@ -340,12 +340,12 @@ class CacheContract(Base):
 
 
 def nested() -> dict[str, Any]:
-    """Something that can be changed at several depths."""
+    """A value with several levels that can be modified."""
     return {"list": [1, {"deep": [2]}], "set": {3}}
 
 
 def change(value: Any) -> None:
-    """Change it at every depth."""
+    """Modify it at every level."""
     value["list"][1]["deep"].append("changed")
     value["list"].append("changed")
     value["set"].add("changed")
@@ -353,7 +353,7 @@ def change(value: Any) -> None:
 
 
 class CopyContract(Base):
-    """No sharing."""
+    """Isolation from the caller's objects."""
 
     def test_a_state_is_not_changed_by_later_changes_of_what_was_put(self, chat: Face) -> None:
         state = nested()
