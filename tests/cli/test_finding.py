@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk import Timeline
+import ropewalk
+from ropewalk import Timeline, Versioned
 from tests.cli.support import here, script
 
 
@@ -137,6 +138,17 @@ def test_a_store_without_timelines_says_so(empty: Path) -> None:
     assert "no timeline yet" in done.err
     assert here("agents").out == ""
     assert here("check").code == 0
+
+
+def test_a_store_with_states_only_says_which(empty: Path) -> None:
+    with ropewalk.open(empty / ".ropewalk") as store:
+        memory = Versioned(store, name="memory")
+        memory["docs"] = []
+        memory.commit()
+
+    done = here("log")
+    assert done.code == 4
+    assert "but states: 'memory'" in done.err and "history()" in done.err
 
 
 def test_init_makes_a_store_once(empty: Path) -> None:

@@ -90,6 +90,15 @@ def timeline_in(store: Store, agent: str | None, branch: str | None) -> Timeline
     names = Timeline.agents(store)
     if agent is None:
         if not names:
+            from ropewalk.state import Versioned  # Not loaded for a command that goes well.
+
+            states = Versioned.names(store)
+            if states:
+                there = listed(states)
+                raise with_hint(
+                    NotFound(f"the store has no timeline of an agent, but states: {there}"),
+                    "a program shows their steps, with Versioned(store, name=...).history()",
+                )
             raise with_hint(
                 NotFound("the store has no timeline yet"),
                 "`ropewalk demo` makes one, and so does the first checkpoint of a Timeline",
