@@ -27,3 +27,11 @@ def patiently(call: Callable[[], R]) -> R:
             if time.monotonic() > until:
                 raise
             time.sleep(0.01)
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    """Wait for what another thread does; what has not come after `PATIENCE` has failed."""
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.001)

@@ -7,7 +7,6 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from ropewalk.coherence.write_path import WritePath, WriteRequest
 from ropewalk.errors import NotFound, VersionConflict
 from ropewalk.store import MemoryStore
 from tests.coherence.outages import AwayStore
+from tests.patience import wait_until
 
 
 def events(folder: Path, stream: str) -> list[dict[str, Any]]:
@@ -266,6 +266,7 @@ KILLED = """
 import os, signal, sys
 from ropewalk.coherence import CoherenceCore, record_to
 from tests.coherence.test_recording import work
+from tests.patience import wait_until
 
 core = CoherenceCore(sys.argv[1], **record_to(sys.argv[2]))
 work(core, "killed", 7, 40)
@@ -445,15 +446,6 @@ def test_work_while_the_engine_is_away_is_marked_and_proves_nothing_wrong(
     assert done.findings == []
     assert done.degraded > 0
     assert "degraded" in {one.operation for one in events_seen}
-
-
-def wait_until(done: Callable[[], bool]) -> None:
-    waited = threading.Event()
-    for _ in range(12_000):
-        if done():
-            return
-        waited.wait(0.005)
-    raise AssertionError("it did not come")
 
 
 def test_a_metric_says_how_long_its_operation_took() -> None:

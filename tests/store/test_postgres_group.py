@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +16,7 @@ from ropewalk.store import Move, Operation, PostgresStore
 from ropewalk.store.postgres.commit import Answer, Draft
 from ropewalk.testing.helpers import MAIN, PATIENCE, read, value
 from ropewalk.tree import Object
+from tests.patience import wait_until
 from tests.postgres import Postgres
 
 FIRST = "test/first"
@@ -87,11 +87,11 @@ def run_together(store: Slow, first: Space, works: Sequence[Callable[[], object]
             results[number] = error
 
     threads = [in_background(lambda: first.go_on(value("first")))]
-    until(lambda: store._group.leader is not None)
+    wait_until(lambda: store._group.leader is not None)
     for number in range(len(works)):
         threads.append(threading.Thread(target=run, args=(number,), daemon=True))
         threads[-1].start()
-        until(lambda number=number: len(store._group.waiting) > number)  # type: ignore[misc]
+        wait_until(lambda number=number: len(store._group.waiting) > number)  # type: ignore[misc]
     store.go.set()
     for thread in threads:
         thread.join(PATIENCE)
@@ -103,13 +103,6 @@ def in_background(work: Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     return thread
-
-
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def heads(spaces: list[Space]) -> list[bytes | None]:
@@ -271,7 +264,7 @@ def test_who_waits_for_a_leader_that_does_not_come_back_goes_ahead(
     store._group.seconds = 0.01
     first, *others = spaces
     stuck = in_background(lambda: first.go_on(value("first")))
-    until(lambda: store._group.leader is not None)
+    wait_until(lambda: store._group.leader is not None)
 
     others[0].go_on(value("a"))
     others[1].go_on(value("b"))
@@ -291,7 +284,7 @@ def test_a_leader_waits_for_those_who_were_there_the_last_time(
     group._expected, group._took = 2, 2 * PATIENCE
 
     leader = in_background(lambda: one.go_on(value("a")))
-    until(lambda: group._gathered is not None)
+    wait_until(lambda: group._gathered is not None)
     other.go_on(value("b"))
     leader.join(PATIENCE)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +15,7 @@ import pytest
 from ropewalk.errors import Corrupt, NotAllowed, RefMoved, Unavailable
 from ropewalk.store import Move, Operation, SqliteStore, group
 from ropewalk.testing.helpers import MAIN, PATIENCE, SPACE, read, value
+from tests.patience import wait_until
 from tests.store.sqlite.contract import connected
 from tests.store.sqlite.test_wal import ends_of_transactions
 
@@ -69,13 +69,6 @@ def busy(store: SqliteStore) -> Iterator[None]:
         other.execute("ROLLBACK")
 
 
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
 def run_together(store: SqliteStore, works: Sequence[Callable[[], object]]) -> list[object]:
     """Start works so that each waits behind the one before, then let them go."""
     here = store._database.group
@@ -83,7 +76,12 @@ def run_together(store: SqliteStore, works: Sequence[Callable[[], object]]) -> l
     with busy(store):
         for number, work in enumerate(works):
             threads.start(work)
-            until(lambda number=number: here.leader is not None and len(here.waiting) == number)  # type: ignore[misc]
+            wait_until(
+                lambda number=number: (
+                    here.leader is not None  # type: ignore[misc]
+                    and len(here.waiting) == number
+                )
+            )
     return threads.join()
 
 
@@ -212,13 +210,13 @@ def test_one_that_waits_no_longer_harms_nobody(store: SqliteStore) -> None:
     with busy(store):
         threads = Threads()
         threads.start(commit(store, "0"))
-        until(lambda: here.leader is not None)
+        wait_until(lambda: here.leader is not None)
         here.seconds = 0.01
         with pytest.raises(Unavailable):
             commit(store, "late")()
         here.seconds = PATIENCE
         threads.start(commit(store, "2"))
-        until(lambda: len(here.waiting) == 1)
+        wait_until(lambda: len(here.waiting) == 1)
 
     assert sequences(threads.join()) == [1, 2]
     assert [ref.name for ref in store.refs(SPACE)] == ["branch/0", "branch/2"]
@@ -234,19 +232,19 @@ def test_one_that_is_interrupted_while_it_waits_harms_nobody(store: SqliteStore)
     assert main is not None
 
     def interrupt_when_waiting() -> None:
-        until(lambda: len(here.waiting) == 1)
+        wait_until(lambda: len(here.waiting) == 1)
         signal.pthread_kill(main, signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, interrupt)
     try:
         with busy(store):
             threads.start(commit(store, "0"))
-            until(lambda: here.leader is not None)
+            wait_until(lambda: here.leader is not None)
             threads.start(interrupt_when_waiting)
             with pytest.raises(Interrupted):
                 commit(store, "interrupted")()
             threads.start(commit(store, "2"))
-            until(lambda: len(here.waiting) == 1)
+            wait_until(lambda: len(here.waiting) == 1)
     finally:
         signal.signal(signal.SIGUSR1, before)
 
