@@ -1,14 +1,12 @@
-"""What the files of a space come to: its refs, its last record, and where records are.
+"""One space as read from its files: its refs, its last record, and the location of records.
 
-A space follows its log: it reads only what was appended since it last looked. `state.json` says
-up to where the log is packed, what the refs were then, and which file the tail is; it is swapped
-as a whole. Beside it are three files to which there is only added, of which as much counts as
-`state.json` says:
+A space follows its log, reading only what was appended since the last read. `state.json` has the
+last packed record, the refs at that record, and the name of the tail's file; it is replaced
+atomically. Three more files are append-only, and `state.json` has their valid lengths:
 
     catalog   a line for each segment: its first and last record, its file, a crc32 of its head
-    lookup    the rows of `store.segment`. Without them, what they find is looked for in all
-              records.
-    names     a line for each shared object that packed records lead to
+    lookup    the rows of `store.segment`. Without them, all records are scanned.
+    names     a line for each shared object that packed records reference
 """
 
 from __future__ import annotations

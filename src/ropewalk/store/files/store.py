@@ -1,10 +1,10 @@
-"""A store of plain files in a folder: easy to look at, easy to copy.
+"""A store of plain files in a folder: easy to inspect, easy to copy.
 
-ropewalk.json            which store it is
-lock                     who may write
+ropewalk.json            the id and format of the store
+lock                     the write lock
 objects/ab/cdef...       shared objects, by their hash
 spaces/TENANT/NAME/      a space: its log, its segments, its leases
-new/                     files that have no name of their own yet
+new/                     files under temporary names
 """
 
 from __future__ import annotations

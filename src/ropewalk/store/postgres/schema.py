@@ -1,26 +1,26 @@
-"""What a store in Postgres looks like inside: its tables, its views, and what makes them.
+"""The tables, views and functions of a store in Postgres, and the statements that create them.
 
 facts     one row: the layout of these tables and the store's header
 spaces    a number for each space; its epoch, its last record, up to where it is packed, its
           counter of fencing tokens, and the sum of the marks of all its refs
-names     the names of all spaces once more, so that a row of spaces that is gone is noticed
+names     the names of all spaces again, so that the loss of a row of spaces is detected
 refs      name and target, and the record that last moved it
-tail      the last records of each space: what plain columns say of the step, and the record
+tail      the last records of each space: plain columns about the step, and the record
 packed    the plain columns of records that are in segments
 segments  records of one space packed together, by the number of the last
-commits   which records in segments bring a commit, by the first bytes of its id
-shared    shared objects: their frames, and the ids to which they lead
-named     which spaces lead to a shared object
-leases    what was granted and not given back
-watches   which spaces somebody listens to, and until when; may be lost
+commits   the records in segments that contain a commit, by the first bytes of its id
+shared    shared objects: their frames, and the ids they reference
+named     which spaces reference a shared object
+leases    leases that were granted and not released
+watches   which spaces have listeners, and until when; may be lost
 accesses  when the content of references was last read; may be lost
 indexed, words, scratch: see `search_index` and `scratch`; may be lost
 
 `mark` is a checksum of a row. `write` is the beginning of the hash of a write id. The views are
 for people: see docs/in-depth/postgres.md.
 
-The functions are what changes a space: each is one statement for who calls it, so one round
-trip and one transaction. Their names carry a number that changes with what they take and do.
+Only the functions change a space: each call is one statement, so one round trip and one
+transaction. Their names contain a number that changes with their parameters and behaviour.
 """
 
 from __future__ import annotations

@@ -1,25 +1,25 @@
-"""How a store is spelled in keys and values, and how a value is held against its key.
+"""The keys and values of a store, their encoding and their checksums.
 
 All keys begin with the root. Scripts write most of them: see scripts/common.lua, commit.lua and
-pack.lua for what stands where.
+pack.lua for the formats.
 
-header            which store it is
-server            how often the server was started anew, and which run of it this is
+header            the id and format of the store
+server            the restart count of the server, and the id of its current run
 spaces, listed    the names of spaces, and the sum of the marks of all names
-bytes             about how many bytes the store takes
-objects           a hash: shared object, what is said of it
+bytes             the approximate size of the store
+objects           a hash: shared object, its description
 object:ID         its frame
 condemned         a hash: shared object, the mark of the collection that condemned it
 space:NAME        a hash: '' is the row of the space; each ref is a field
 tail:NAME         the list of the last records
 segment:N:NAME    earlier records, up to number N, packed together
 segments:NAME     a sorted set: the numbers N
-index:NAME        a hash: where packed commits and keys are
+index:NAME        a hash: the records of packed commits and keys
 writes:NAME       8 bytes of a hash of each of the write ids before the tail
-names:NAME        the set of shared objects to which the space leads
+names:NAME        the set of shared objects that the space references
 leases:NAME       a hash: the lease records; '' is the last token
-staged:TOKEN      a segment that nothing names yet
-scratch:KEY       small values beside history
+staged:TOKEN      a segment that is not referenced yet
+scratch:KEY       expiring values beside history
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A store on a Redis or Valkey server. Design note 033 says what stands where, and why."""
+"""A store on a Redis or Valkey server. See design note 033."""
 
 from __future__ import annotations
 
