@@ -44,7 +44,7 @@ _BY_PACKAGE = {
     "pyautogen": Framework.AUTOGEN,
     "ag2": Framework.AUTOGEN,
 }
-"""Names of its dependencies' packages."""
+"""Package names that differ from the framework's name."""
 
 
 def framework_of(name: Framework | str) -> Framework:

@@ -312,7 +312,7 @@ class Entry(NamedTuple):
     names: tuple[ObjectId, ...]
     """Shared objects that it references."""
     durable: bool
-    """Whether it was acknowledged before it was synced."""
+    """Whether it was acknowledged only after it was synced."""
     start: int
     """The offset of its line in the log."""
     end: int

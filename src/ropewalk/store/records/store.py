@@ -309,8 +309,8 @@ class CellStore(LogStore):
                 round = self._shared.mark(doomed)
                 for space in self._log.all_names():
                     self._log.raise_epoch(space)
-                # Some were referenced before their space was read; from here on that is
-                # impossible.
+                # Commits may have referenced some before the epoch of their space was raised;
+                # from here on, none can.
                 doomed = unreached(self, doomed, self._named())
                 doomed = self._shared.drop(set(doomed), round)
             self._shared.remove_orphans()

@@ -242,7 +242,7 @@ class Bucket:
     def each(self, work: Callable[[A], R], items: Iterable[A]) -> list[R]:
         """Process many items, several at a time; raises the first error."""
         listed = list(items)
-        # Called from one of our own threads, waiting for the others could deadlock.
+        # On one of our own threads, waiting for the others could deadlock.
         if len(listed) < 2 or getattr(self._inside, "busy", False):
             return [work(one) for one in listed]
         with self._lock:

@@ -173,7 +173,7 @@ class Editor:
             put.value,
             last + 1,
             living.created_at if living else moment,
-            # Versions of one key have increasing times, whatever clocks say.
+            # Times of one key never decrease, whatever clocks say.
             max(moment, living.updated_at + 1) if living else moment,
             work.before,
             len(put.vectors),
