@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -469,11 +470,13 @@ def calls_of(action: Callable[[], object]) -> int:
         nonlocal count
         count += event.endswith("call")
 
+    gc.disable()  # A collection has callbacks, which would be counted.
     sys.setprofile(note)
     try:
         action()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count
 
 

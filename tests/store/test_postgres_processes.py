@@ -11,9 +11,9 @@ import ropewalk
 from ropewalk.store import PostgresStore
 from ropewalk.testing.helpers import MAIN, SPACE, read
 from tests.conftest import SOAK
+from tests.patience import wait_until
 from tests.postgres import Postgres, running_postgres
 from tests.store.postgres_workers import start, start_all
-from tests.store.test_postgres_group import until
 from tests.store.test_processes import acknowledged, begin, kill_after, lines_of, rest_of
 
 PROCESSES = 8
@@ -82,7 +82,7 @@ def test_a_killed_writer_takes_nothing_that_was_acknowledged(postgres_url: str) 
             "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' "
             "AND datname = current_database()"
         )
-        until(lambda: store._ask(idle) == [(0,)])  # The server has noticed who was killed.
+        wait_until(lambda: store._ask(idle) == [(0,)])  # The server has noticed who was killed.
 
 
 def test_a_killed_collection_beside_a_killed_writer_harms_nothing(postgres_url: str) -> None:

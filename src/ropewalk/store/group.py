@@ -30,7 +30,7 @@ _SOON: Final = 1.0  # Seconds after which what failed is not sent again.
 class Member(Generic[W]):
     """The work of one thread, and its result."""
 
-    __slots__ = ("alone", "answer", "error", "resent", "size", "wake", "work")
+    __slots__ = ("alone", "answer", "error", "leads", "resent", "size", "wake", "work")
 
     def __init__(self, work: W, size: int = 0, *, alone: bool = False) -> None:
         """`alone`: it must not share a transaction with others."""
@@ -41,6 +41,8 @@ class Member(Generic[W]):
         """Whether its own thread has to send it again."""
         self.wake: threading.Lock | None = None
         """What its thread blocks on; None if it leads at once."""
+        self.leads = False
+        """Whether its own thread runs its work, also if another one leads by then."""
 
 
 class Group(Generic[W]):
@@ -79,7 +81,7 @@ class Group(Generic[W]):
             if self.process != os.getpid():
                 self._begin()  # A child of a fork: the leader's thread is not here.
             if self.leader is None:
-                self.leader = member
+                self._promote(member)
             else:
                 member.wake = threading.Lock()
                 member.wake.acquire()
@@ -90,17 +92,23 @@ class Group(Generic[W]):
         try:
             if member.wake is not None:
                 self._wait(member, member.wake)
-            while self.leader is member and self._lead(member):
+            while member.leads and self._lead(member):
                 pass
         finally:
             with self._lock:
                 if self.leader is member:
-                    self.leader = self.waiting.popleft() if self.waiting else None
-                    if self.leader is not None and self.leader.wake is not None:
-                        self.leader.wake.release()
+                    self.leader = None
+                    if self.waiting:
+                        following = self.waiting.popleft()
+                        self._promote(following)
+                        if following.wake is not None:
+                            following.wake.release()
         if member.error is not None:
             raise member.error
         return member.answer
+
+    def _promote(self, member: Member[W]) -> None:
+        self.leader, member.leads = member, True
 
     def _wait(self, member: Member[W], wake: threading.Lock) -> None:
         """Block until a member leads, or another leader did its work."""
@@ -117,9 +125,9 @@ class Group(Generic[W]):
                 self.waiting.remove(member)
                 if self._too_late is not None:
                     raise self._too_late()
-                self.leader = member
+                self._promote(member)
                 return
-        if self.leader is not member:
+        if not member.leads:
             wake.acquire()  # A leader has already picked it up.
 
     # What a leader calls.

@@ -17,6 +17,7 @@ from ropewalk.errors import Corrupt, RopewalkError, Unavailable
 from ropewalk.history import History
 from ropewalk.store import FileStore, Move, Operation
 from ropewalk.store.collection import collect
+from ropewalk.store.files import formats
 from ropewalk.store.packer import pack
 from ropewalk.testing.helpers import MAIN, OTHER_SPACE, SPACE, noise, read
 from ropewalk.tree import Kind, Object, make_object
@@ -225,6 +226,30 @@ def collectable(store: FileStore) -> None:
     history.delete_branch("other")
     pack(store, SPACE, whole=True)
     branch.commit({"step": 20})
+
+
+def test_a_reader_that_packers_overtake_again_and_again_goes_on(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store, 3)
+    pack(store, SPACE, whole=True)
+    plain, overtaken = formats.read_packing, list(range(8))
+
+    def overtaking(path: Path, name: str) -> formats.Packing:
+        found = plain(path, name)
+        if overtaken:
+            overtaken.pop()
+            with monkeypatch.context() as patch:
+                patch.setattr(formats, "read_packing", plain)
+                fill(store, 1)
+                pack(store, SPACE, whole=True)  # The log that was read of is gone.
+        return found
+
+    with FileStore(store.path) as reader:
+        monkeypatch.setattr(formats, "read_packing", overtaking)
+
+        assert reader.view(SPACE).sequence == 3 + 8
+    assert overtaken == []
 
 
 @pytest.mark.parametrize("work", ["pack", "collect"])

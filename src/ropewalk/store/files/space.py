@@ -103,7 +103,8 @@ class Space:
 
     def refresh(self) -> None:
         """Read what changed; `Corrupt` if the files are inconsistent."""
-        for look in range(_LOOKS):
+        failed = 0
+        while True:
             stated, logged = _sign(self._state), _sign(self.log)
             if (stated, logged) == self._signature:
                 return
@@ -122,7 +123,9 @@ class Space:
                     self._expect_store()
                 log = self.log
                 self.forget()
-                if look + 1 == _LOOKS:
+                # Inconsistent because a packer replaced the log in between, perhaps.
+                failed += _sign(self._state) == stated
+                if failed == _LOOKS:
                     raise damaged(log, getattr(error, "place", 0)) from error
             except FormatError:
                 self.forget()
@@ -130,6 +133,10 @@ class Space:
             else:
                 self._signature = stated, logged
                 return
+
+    def is_current(self) -> bool:
+        """Whether the space was not packed since it was read."""
+        return _sign(self._state) == self._signature[0]
 
     def _restart(self, stated: _Signature) -> None:
         self._closed_at = formats.read_end(self.folder / SPACE)

@@ -77,20 +77,21 @@ class Spaces:
 
     def ask(self, name: str, question: Callable[[Space], T]) -> T:
         """Query a space, reading it again if its files change meanwhile."""
-        for look in range(_LOOKS):
+        failed = 0
+        while True:
             with self.looking(name) as space:
                 try:
                     return question(space)
                 except (formats.Broken, FileNotFoundError, FormatError) as error:
+                    failed += space.is_current()  # Otherwise a packer replaced the files.
                     space.forget()
-                    if look + 1 < _LOOKS:
+                    if failed < _LOOKS:
                         continue
                     if isinstance(error, FormatError):
                         raise
                     if isinstance(error, formats.Broken):
                         raise damaged(space.log, error.place) from error
                     raise formats.damaged(Path(str(error.filename))) from error
-        raise AssertionError
 
     def names(self, prefix: str) -> list[str]:
         """The spaces that have operations."""
