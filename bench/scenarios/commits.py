@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from multiprocessing import get_context
@@ -29,10 +29,8 @@ from bench._model import (
 )
 from bench._registry import engines
 from bench._text import Text, payload_bytes, small_state
-from bench.ropewalk_sides import SHARED_SPACE, file_store, sqlite_store
 from bench.scenarios._sides import BARE_ON_DISK, FILES, OURS_ON_DISK, PEERS_ON_DISK
 from bench.scenarios.values import Step, Work, take
-from ropewalk.history import History
 
 SIDES = (OURS_ON_DISK, FILES, *PEERS_ON_DISK, BARE_ON_DISK)
 BLOCK = 25
@@ -262,7 +260,6 @@ def _rate(metric: str, text: str) -> Target:
     return Target(metric, 2.0, what, "at least", side=OURS_ON_DISK, over=("kvgit-disk",))
 
 
-STORES = {OURS_ON_DISK: sqlite_store, FILES: file_store}
 START = {"count": 0, "own": {}}
 
 
@@ -270,12 +267,12 @@ def run_shared(info: EngineInfo, size: Mapping[str, int]) -> Measured:
     """Let processes count in one value, each for itself and all together."""
     with TemporaryDirectory() as name:
         place = Place(Path(name))
-        with STORES[info.name](place) as store:
-            History(store, SHARED_SPACE).open().commit(START)
+        with _shared(info.name, place) as history:
+            history.open().commit(START)
         places = [place] * size["processes"]
         done = run_together(info, places, size["together_seconds"], _share_for)
-        with STORES[info.name](place) as store:
-            value = History(store, SHARED_SPACE).value()
+        with _shared(info.name, place) as history:
+            value = history.value()
     commits = [one.commits for one in done]
     waits = [median(one.value) for one in done if one.value]
     return Measured(
@@ -290,19 +287,29 @@ def run_shared(info: EngineInfo, size: Mapping[str, int]) -> Measured:
     )
 
 
+@contextmanager
+def _shared(name: str, place: Place) -> Iterator[Any]:
+    # The environments of the peers, which load this module too, have no Ropewalk.
+    from bench.ropewalk_sides import SHARED_SPACE, file_store, sqlite_store
+    from ropewalk.history import History
+
+    with {OURS_ON_DISK: sqlite_store, FILES: file_store}[name](place) as store:
+        yield History(store, SHARED_SPACE)
+
+
 def _share_for(name: str, at: int, place: Place, seconds: float, barrier: Barrier) -> Done:
     """Commit for so long; the value is how many operations went by during each commit."""
-    with STORES[name](place) as store:
-        branch, waited = History(store, SHARED_SPACE).open(), list[int]()
+    with _shared(name, place) as history:
+        branch, waited = history.open(), list[int]()
         barrier.wait(PATIENCE)
         began, cpu = time.monotonic(), time.process_time()
         while time.monotonic() - began < seconds:
-            before = store.view(SHARED_SPACE).sequence
+            before = history.store.view(history.space).sequence
             value = branch.read()
             value["count"] += 1
             value["own"][str(at)] = len(waited) + 1
             branch.commit(value, mergers={"count": "add"})
-            waited.append(store.view(SHARED_SPACE).sequence - before)
+            waited.append(history.store.view(history.space).sequence - before)
         wall, cpu = time.monotonic() - began, time.process_time() - cpu
         barrier.wait(PATIENCE)
     return Done(len(waited), wall, cpu, waited)

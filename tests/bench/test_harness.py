@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from bench import _registry as registry
 from bench import _report as report
 from bench import _unit as unit
 from bench._clock import Bounds, summarise
-from bench._environment import KINDS, interpreter, requirements
+from bench._environment import KINDS, ROOT, interpreter, requirements
 from bench._machine import describe
 from bench._model import EngineInfo, Measured, Metric, Scenario, Target
 from bench._run import Outcome, Side
@@ -275,3 +276,13 @@ def test_a_wrong_command_line_is_refused(given: list[str]) -> None:
         command.arguments(given)
 
     assert refused.value.code == 2
+
+
+def test_the_environment_of_a_peer_needs_no_ropewalk() -> None:
+    code = (
+        "import sys; sys.modules['ropewalk'] = None\n"
+        "from bench import _registry, _unit\n"
+        "assert _registry.scenarios() and _registry.engines()"
+    )
+
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
