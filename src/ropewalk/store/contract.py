@@ -221,7 +221,8 @@ class Store(ABC):
         objects of the space, or shared ones. That they could be read does not mean that they
         are still there. With `epoch` the caller vouches for them: it is the epoch at which a
         commit that wrote or needed them succeeded, or that of a `view` whose refs reach them.
-        While it is the space's current one, an engine may skip looking them up.
+        While it is the space's current one, an engine may skip looking them up; those of
+        Ropewalk look all the same.
 
         `operation` is metadata for the log. Two of its keys mean something to the store:
         `key`, at most 16 bytes, is what `find` looks for, and `step` is the id of a commit
