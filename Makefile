@@ -16,8 +16,8 @@ PACKAGE := .venv/package-$(VERSION)
 
 # Frameworks whose adapters are tested beside them, each in an environment of its own: NAME is a
 # folder below tests/frameworks, and the extra NAME-test is what its tests need. NAME@VERSION
-# tests an older release.
-FRAMEWORKS := agentflow autogen crewai langchain langgraph pyagenity pyagenity@0.3.3
+# tests an older release. Frameworks whose pins agree share one, `agents`.
+FRAMEWORKS := agentflow agents crewai langgraph pyagenity pyagenity@0.3.3
 LARGE := langgraph
 FRAMEWORKS_NEED := 3.12
 

@@ -1,0 +1,1 @@
+"""Frameworks whose pins agree: they share an environment."""
