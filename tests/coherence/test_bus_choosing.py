@@ -23,8 +23,7 @@ from ropewalk.coherence import (
     space_topic,
     topic_of,
 )
-from ropewalk.coherence.bus import Handle
-from ropewalk.coherence.remote_bus import RemoteBus
+from ropewalk.coherence.remote_bus import Handle, RemoteBus
 from ropewalk.store import CachedStore, MemoryStore, PostgresStore, Store, space_name
 from ropewalk.testing import BusContract
 from ropewalk.testing.buses import PATIENCE, BusOpener, Inbox, ready

@@ -8,11 +8,9 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from ropewalk.coherence.bus import Bus
-from ropewalk.coherence.local_bus import InProcessBus
+from ropewalk.coherence.bus import Bus, InProcessBus
 from ropewalk.coherence.nats_bus import NatsBus
-from ropewalk.coherence.postgres_bus import PostgresBus
-from ropewalk.coherence.redis_bus import RedisBus
+from ropewalk.coherence.remote_bus import PostgresBus, RedisBus
 from ropewalk.testing import BusContract, FaultyBus, RemoteBusContract
 from ropewalk.testing.buses import BusOpener
 from tests.coherence.buses import cut, proxied

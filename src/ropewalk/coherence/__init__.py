@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ropewalk.coherence.authority import ArtifactChange
 from ropewalk.coherence.bus import (
     Bus,
+    InProcessBus,
     Invalidation,
-    LogBus,
     Receiver,
     Subscription,
-    choose_bus,
     place_of,
     space_topic,
     topic_of,
@@ -20,11 +19,11 @@ from ropewalk.coherence.bus import (
 from ropewalk.coherence.core import CoherenceCore
 from ropewalk.coherence.grants import Grant
 from ropewalk.coherence.leases import CrashRecoveryConfig, Reclaim
-from ropewalk.coherence.local_bus import InProcessBus
 from ropewalk.coherence.logs import record_to
 from ropewalk.coherence.outages import CoherenceDegradedWarning, KeptWrite, Reconciled
 from ropewalk.coherence.protocol import Artifact, State
 from ropewalk.coherence.records import Gap, SchemaMismatch, StoreMetricEvent, validate_log
+from ropewalk.coherence.remote_bus import LogBus, PostgresBus, RedisBus, choose_bus
 from ropewalk.coherence.replay import Finding, Replay, replay
 from ropewalk.coherence.strategies import STRATEGIES, Bound, Strategy, build_strategy
 from ropewalk.coherence.telemetry import (
@@ -35,8 +34,6 @@ from ropewalk.coherence.telemetry import (
 
 if TYPE_CHECKING:
     from ropewalk.coherence.nats_bus import NatsBus
-    from ropewalk.coherence.postgres_bus import PostgresBus
-    from ropewalk.coherence.redis_bus import RedisBus
 
 __all__ = [
     "STRATEGIES",
@@ -79,13 +76,9 @@ __all__ = [
     "validate_log",
 ]
 
-# Buses over a server are loaded when they are asked for.
-_HOMES = {"NatsBus": "nats_bus", "PostgresBus": "postgres_bus", "RedisBus": "redis_bus"}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name != "NatsBus":  # Its module is loaded when it is asked for.
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"ropewalk.coherence.{_HOMES[name]}"), name)
-    globals()[name] = found
+    found = globals()[name] = import_module("ropewalk.coherence.nats_bus").NatsBus
     return found

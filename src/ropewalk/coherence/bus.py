@@ -1,35 +1,30 @@
-"""What a bus is, what it carries, and which one serves a store.
+"""What a bus is, what it carries, and the bus inside one process.
 
 A bus carries hints. It may lose, delay, repeat and reorder them, and nothing becomes wrong:
 what is served is decided by versions and leases. A bus that does its work makes it fast.
+
+All buses deliver in the same way. Each subscriber has a bounded queue (`Mailbox`), and one that
+is slow or raises does not delay the others. One leader thread calls all subscribers in turn; a
+watcher notices when a call takes long, leaves that thread to the slow subscriber and starts
+another leader. Idle threads end.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Hashable
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import lru_cache, partial
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import ormsgpack
 
-from ropewalk.coherence.authority import BRANCH, NAME, branch_of
-from ropewalk.coherence.local_bus import QUEUE, Exchange, InProcessBus
-from ropewalk.errors import FormatError, Rewound, RopewalkError, StoreClosed
-from ropewalk.store import MemoryStore, Operation, Store, ref_name
-from ropewalk.store.forking import freed_after_fork, reset_after_fork
-from ropewalk.store.names import decode_part, encode_part
-from ropewalk.store.retry import pauses
-from ropewalk.store.watch import Patience, watch
-from ropewalk.store.wrappers import WrapperStore
-from ropewalk.tree import ObjectId, read_commit
-
-if TYPE_CHECKING:
-    from ropewalk.store.pubsub import PubSub
+from ropewalk.coherence.authority import branch_of
+from ropewalk.errors import FormatError
+from ropewalk.store import Store
+from ropewalk.store.forking import reset_after_fork
+from ropewalk.store.names import encode_part
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """A longer message is not read: content of that size is fetched."""
@@ -172,342 +167,402 @@ def space_topic(place: str) -> str:
     return place
 
 
-Receive = Callable[[bytes], None]
+# Delivery.
 
+QUEUE = 1024
+"""How many messages may wait for one subscriber."""
 
-def choose_bus(store: Store | None, space: str) -> Bus:
-    """The bus that serves one space of a store, for one client, who closes it.
-
-    In process for memory, LISTEN and NOTIFY for Postgres, publish and subscribe for Redis;
-    for all others one that follows the operation log. Clients of one process share it.
-    """
-    if store is None:
-        return InProcessBus()
-    behind = store
-    while isinstance(behind, WrapperStore):
-        behind = behind.inner
-    identity = behind.header.store_id
-    if isinstance(behind, MemoryStore):
-        return _sharing.share(("memory", identity), InProcessBus)
-    pubsub = getattr(behind, "pubsub", None)
-    if pubsub is not None and pubsub.is_direct():
-        return _sharing.share(("server", identity), lambda: _server_bus(pubsub))
-    return _sharing.share(("log", id(store), space), lambda: LogBus(store, space))
-
-
-def _server_bus(pubsub: PubSub) -> Bus:
-    """A bus over the connections of a store, which outlive that if others use it."""
-    from ropewalk.coherence.remote_bus import RemoteBus
-
-    pubsub.retain()
-    return RemoteBus(pubsub, QUEUE)
-
-
-def leave(bus: Bus) -> None:
-    """A client is gone that nobody closed: let go of its bus soon. Takes no lock."""
-    if isinstance(bus, Handle):
-        _sharing.left.put(bus)
-
-
-# Sharing.
-
-
-@dataclass
-class _Shared:
-    bus: Bus
-    users: int = 0
-
-
-class _Sharing:
-    """The buses of this process, and how many use each."""
-
-    def __init__(self) -> None:
-        self._shared: dict[Hashable, _Shared] = {}
-        self.left: SimpleQueue[Handle] = SimpleQueue()
-        """The parts of clients that are gone, and that nobody closed."""
-        self.after_fork()
-        reset_after_fork(self)
-
-    def share(self, key: Hashable, make: Callable[[], Bus]) -> Bus:
-        """A part in a bus, which is made for the first who asks."""
-        self._let_go()
-        with self._lock:
-            found = self._shared.get(key)
-            if found is None:
-                found = self._shared[key] = _Shared(make())
-            found.users += 1
-        return Handle(found.bus, lambda: self._release(key))
-
-    def after_fork(self) -> None:
-        """Begin anew in a child."""
-        self._lock = threading.Lock()
-
-    def _let_go(self) -> None:
-        """Close the parts of clients that are gone: not when that is found, amid anything."""
-        with suppress(Empty):
-            while True:
-                self.left.get_nowait().close()
-
-    def _release(self, key: Hashable) -> None:
-        with self._lock:
-            found = self._shared[key]
-            found.users -= 1
-            if found.users:
-                return
-            del self._shared[key]
-        found.bus.close()
-
-
-_sharing = _Sharing()
-
-
-class Handle:
-    """One client's part in a bus that several share; closing it leaves the others' alone."""
-
-    def __init__(self, bus: Bus, release: Callable[[], None]) -> None:
-        self.bus = bus
-        self._release: Callable[[], None] | None = release
-        self._lock = freed_after_fork(threading.Lock())
-        self._entries: dict[_Entry, None] = {}
-        self._doubts: dict[Callable[[], None], Callable[[], None]] = {}
-
-    def __repr__(self) -> str:
-        return f"<a client's part in {self.bus!r}>"
-
-    def __getattr__(self, name: str) -> Any:
-        # What a bus may have, but need not.
-        if name in ("listeners", "message_limit", "note_published"):
-            return getattr(self.bus, name)
-        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
-
-    def publish(self, topic: str, message: bytes) -> None:
-        """Hand a message over."""
-        if self._release is not None:
-            self.bus.publish(topic, message)
-
-    def subscribe(
-        self, topic: str, receive: Receive, gap: Callable[[], None] | None = None
-    ) -> Subscription:
-        """Call `receive` with the messages of a topic, on a thread of the bus."""
-        entry = _Entry(self)
-        with self._lock:
-            if self._release is None:
-                return entry
-            self._entries[entry] = None
-        # What this client missed is no doubt for the others.
-        entry.inner = self.bus.subscribe(topic, receive, gap or self._doubt)
-        if entry.closed:
-            entry.inner.close()
-        return entry
-
-    def on_gap(self, doubt: Callable[[], None]) -> Callable[[], None]:
-        """Call `doubt` when messages may have been lost; the way to stop that."""
-        own = _Doubt(doubt)
-        stop_inner = self.bus.on_gap(own)
-        with self._lock:
-            self._doubts[own] = stop_inner
-
-        def stop() -> None:
-            with self._lock:
-                self._doubts.pop(own, None)
-            stop_inner()
-
-        return stop
-
-    def close(self) -> None:
-        """Let go of what this client subscribed to, and of the bus if it was the last."""
-        with self._lock:
-            release, self._release = self._release, None
-            entries, self._entries = list(self._entries), {}
-            stops, self._doubts = list(self._doubts.values()), {}
-        for entry in entries:
-            entry.close()
-        for stop in stops:
-            stop()
-        if release is not None:
-            release()
-
-    def forget(self, entry: _Entry) -> None:
-        """Know a subscription no more."""
-        with self._lock:
-            self._entries.pop(entry, None)
-
-    def _doubt(self) -> None:
-        with self._lock:
-            doubts = list(self._doubts)
-        for doubt in doubts:
-            doubt()
-
-
-class _Doubt:
-    """Tells two equal functions apart."""
-
-    def __init__(self, doubt: Callable[[], None]) -> None:
-        self._doubt = doubt
-
-    def __call__(self) -> None:
-        self._doubt()
-
-
-class _Entry:
-    """A subscription at a handle."""
-
-    def __init__(self, handle: Handle) -> None:
-        self._handle = handle
-        self.inner: Subscription | None = None
-        self.closed = False
-
-    def close(self) -> None:
-        """Receive no more."""
-        self.closed = True
-        self._handle.forget(self)
-        if self.inner is not None:
-            self.inner.close()
-
+_TURN = 32  # Messages that one subscriber gets before others have their turn.
+_PATIENCE = 0.05  # Seconds in one turn after which a subscriber is slow, if others wait.
+_SOONEST = 0.005
+_LINGERS = 2.0  # Seconds that a thread stays although nothing comes.
+_CLOSES = 0.25  # Seconds that closing waits for a call to end.
 
 _log = logging.getLogger("ropewalk.coherence")
 
-_LOOKS = 1.0  # Seconds after which a thread that follows looks whether it is still wanted.
-_REMEMBERED = 4096
-_NO_REFS = ref_name("none", "none")  # Asks for a space's number alone.
+
+class Mailbox:
+    """The message queue of one subscriber."""
+
+    __slots__ = (
+        "bell", "call", "closed", "limit", "lost", "name", "overflow", "queued", "raised", "waiting"
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        call: Callable[[bytes], None],
+        overflow: Callable[[], None] | None,
+        *,
+        limit: int = QUEUE,
+        name: str = "",
+    ) -> None:
+        self.call = call
+        self.overflow = overflow
+        """Called, under the lock, when a message was dropped because the queue was full."""
+        self.limit = limit
+        self.name = name
+        self.waiting: list[bytes] = []  # Most often empty, and then small.
+        self.queued = False
+        """Whether it is scheduled, or a thread is calling its subscriber."""
+        self.bell: threading.Condition | None = None
+        """Wakes its own thread, which it has once it was found to be slow."""
+        self.closed = False
+        self.raised = False
+        self.lost = 0
+
+    def empty(self) -> None:
+        """Drop all messages, and the thread of its own."""
+        self.waiting.clear()
+        self.queued, self.bell = False, None
 
 
-class LogBus:
-    """A `Bus` that publishes what the operation log of one space says, also of other processes.
+class Dispatcher:
+    """The threads that call subscribers."""
 
-    What is published goes to the subscribers of this object at once; all others read it in the
-    log, as soon as the store's `watch` sees it. So nothing is lost, and content is not carried.
-    In a forked process the log is followed after the first subscription. Closing it leaves the
-    store open.
+    def __init__(self) -> None:
+        self._closed = False
+        self.begin()
+
+    def begin(self) -> None:
+        """Reset to no threads, also in the child of a fork."""
+        self.lock = threading.RLock()
+        self._news = threading.Condition(self.lock)
+        self._line: deque[Mailbox] = deque()
+        self._leader: threading.Thread | None = None
+        self._watcher: threading.Thread | None = None
+        self._over = threading.Event()
+        self._turn = 0
+        self._serving: Mailbox | None = None
+        self.failures = 0
+        """How often a subscriber raised."""
+
+    def put(self, boxes: Iterable[Mailbox], message: bytes) -> None:
+        """Queue a message for each of these subscribers; full queues drop their oldest one."""
+        with self.lock:
+            if self._closed:
+                return
+            for box in boxes:
+                if len(box.waiting) >= box.limit:
+                    del box.waiting[0]
+                    box.lost += 1
+                    if box.overflow is not None:
+                        box.overflow()
+                box.waiting.append(message)
+                if not box.queued:
+                    box.queued = True
+                    if box.bell is not None:
+                        self._start(self._attend, box)
+                    else:
+                        self._line.append(box)
+                elif box.bell is not None:
+                    box.bell.notify()
+            if self._line:
+                self._lead_on()
+
+    def put_later(self, boxes: Iterable[Mailbox], message: bytes) -> None:
+        """Queue a message in empty mailboxes without waking a thread: it goes with the next."""
+        for box in boxes:
+            box.waiting.append(message)
+            box.queued = True
+            self._line.append(box)
+
+    def close(self) -> None:
+        """Call nobody any more."""
+        with self.lock:
+            self._closed = True
+            self._over.set()
+            self._line.clear()
+            self._news.notify_all()
+            leader = self._leader
+        if leader is not None and leader is not threading.current_thread():
+            leader.join(_CLOSES)
+
+    # Threads. All but the calls themselves happens under the lock.
+
+    def _lead_on(self) -> None:
+        if self._leader is None:
+            self._leader = self._start(self._lead)
+        elif self._serving is None:
+            self._news.notify()
+        if self._watcher is None and self._serving is not None:
+            self._watcher = self._start(self._watch)
+
+    def _start(self, target: Callable[..., None], *arguments: Mailbox) -> threading.Thread:
+        thread = threading.Thread(target=target, args=arguments, name="ropewalk-bus", daemon=True)
+        thread.start()
+        return thread
+
+    def _lead(self) -> None:
+        """The leader thread: call the next subscriber, until another leader was started."""
+        me = threading.current_thread()
+        while True:
+            with self.lock:
+                while not self._line:
+                    if self._closed or not self._news.wait(_LINGERS):
+                        if self._line and not self._closed:
+                            continue
+                        self._leader = None
+                        return
+                box = self._line.popleft()
+                messages = self._take(box)
+                self._turn += 1
+                self._serving = box
+                if self._line and self._watcher is None:
+                    self._watcher = self._start(self._watch)
+            self._call(box, messages)
+            with self.lock:
+                if self._leader is not me:
+                    break
+                self._serving = None
+                box.queued = bool(box.waiting)
+                if box.queued:
+                    self._line.append(box)
+        self._attend(box)
+
+    def _attend(self, box: Mailbox) -> None:
+        """The thread of a slow subscriber."""
+        while True:
+            with self.lock:
+                assert box.bell is not None
+                while not box.waiting:
+                    is_woken = box.bell.wait(_LINGERS)
+                    if box.closed or self._closed or not (is_woken or box.waiting):
+                        box.queued = False
+                        return
+                messages = self._take(box)
+            self._call(box, messages)
+
+    def _watch(self) -> None:
+        """The watcher thread: give a slow subscriber a thread of its own."""
+        seen, idle, found = -1, 0.0, 0
+        # After a slow subscriber look more often, because the next may be slow too.
+        while not self._over.wait(max(_PATIENCE / (1 + found), _SOONEST)):
+            with self.lock:
+                idle = 0.0 if self._serving is not None else idle + _PATIENCE
+                if idle > _LINGERS:
+                    self._watcher = None
+                    return
+                stuck = self._serving is not None and self._turn == seen and self._line
+                found = found + 1 if stuck else 0
+                if stuck:
+                    self._part()
+                seen = self._turn
+
+    def _part(self) -> None:
+        """Leave the current thread to its slow subscriber, and start another leader."""
+        assert self._serving is not None
+        self._serving.bell = threading.Condition(self.lock)
+        self._serving = None
+        self._leader = self._start(self._lead)
+
+    def _take(self, box: Mailbox) -> list[bytes]:
+        messages = box.waiting[:_TURN]
+        del box.waiting[:_TURN]
+        return messages
+
+    def _call(self, box: Mailbox, messages: list[bytes]) -> None:
+        for message in messages:
+            if box.closed or self._closed:
+                return
+            try:
+                box.call(message)
+            except Exception as error:  # noqa: BLE001 - whatever a subscriber raises is its own
+                self._failed(box, error)
+
+    def _failed(self, box: Mailbox, error: Exception) -> None:
+        with self.lock:
+            self.failures += 1
+            known, box.raised = box.raised, True
+        if not known:
+            _log.warning("a subscriber of %s raised %r; more of it is not said", box.name, error)
+
+
+class Exchange:
+    """Topics, and the subscribers of each. Safe to share."""
+
+    def __init__(self, queue: int = QUEUE) -> None:
+        self._queue = queue
+        self._topics: dict[str, dict[Mailbox, None]] = {}
+        self._doubters: dict[Mailbox, None] = {}
+        self._gaps: dict[Mailbox, None] = {}
+        self._dispatcher = Dispatcher()
+
+    @property
+    def failures(self) -> int:
+        """How often a subscriber raised."""
+        return self._dispatcher.failures
+
+    def listeners(self, topic: str) -> int:
+        """How many subscribed to a topic."""
+        boxes = self._topics.get(topic)
+        return 0 if boxes is None else len(boxes)
+
+    def topics(self) -> list[str]:
+        """What somebody subscribed to."""
+        with self._dispatcher.lock:
+            return list(self._topics)
+
+    def deliver(self, topic: str, message: bytes) -> None:
+        """Let the subscribers of a topic be called."""
+        if topic not in self._topics:
+            return
+        with self._dispatcher.lock:
+            self._dispatcher.put(self._topics.get(topic, ()), message)
+
+    def doubt(self) -> None:
+        """Let everybody know that messages may have been lost."""
+        with self._dispatcher.lock:
+            self._dispatcher.put(self._doubters, b"")
+
+    def add(
+        self,
+        topic: str,
+        receive: Callable[[bytes], None],
+        gap: Callable[[], None] | None,
+        last: Callable[[str], None] = lambda _: None,
+    ) -> Entry:
+        """Subscribe; `last` is called with the topic when nobody listens to it any more."""
+        box = Mailbox(receive, self.doubt, limit=self._queue, name=topic)
+        entry = Entry(self, topic, box, gap, last)
+        if gap is not None:
+            box.overflow = entry.overflowed
+        with self._dispatcher.lock:
+            self._topics.setdefault(topic, {})[box] = None
+            self._dispatcher.put((), b"")  # In a child: what the fork queued is delivered now.
+        return entry
+
+    def on_gap(self, doubt: Callable[[], None]) -> Callable[[], None]:
+        """Call `doubt` whenever messages may have been lost; the way to stop that."""
+        box = gap_box(doubt, "the bus")
+        with self._dispatcher.lock:
+            self._doubters[box] = None
+
+        def stop() -> None:
+            box.closed = True
+            with self._dispatcher.lock:
+                self._doubters.pop(box, None)
+
+        return stop
+
+    def remove(self, topic: str, box: Mailbox, gap_box: Mailbox | None) -> bool:
+        """Forget a subscriber; whether it was the last of its topic."""
+        with self._dispatcher.lock:
+            if gap_box is not None:
+                self._gaps.pop(gap_box, None)
+            boxes = self._topics.get(topic)
+            if boxes is None or box not in boxes:
+                return False
+            del boxes[box]
+            box.waiting.clear()
+            if boxes:
+                return False
+            del self._topics[topic]
+            return True
+
+    def close(self) -> None:
+        """Call nobody any more."""
+        self._dispatcher.close()
+        with self._dispatcher.lock:
+            self._topics.clear()
+            self._doubters.clear()
+
+    def after_fork(self) -> list[str]:
+        """Begin anew in a child: what was under way is lost. What was subscribed to."""
+        self._dispatcher.begin()
+        for boxes in (self._doubters, self._gaps, *self._topics.values()):
+            for box in boxes:
+                box.empty()
+        self._dispatcher.put_later(self._doubters, b"")
+        return list(self._topics)
+
+    def report_gap(self, box: Mailbox) -> None:
+        """Queue the call of a subscriber's `gap`."""
+        self._gaps[box] = None
+        self._dispatcher.put((box,), b"")
+
+
+def gap_box(gap: Callable[[], None], name: str) -> Mailbox:
+    """The queue of a `gap` callback: one call stands for all."""
+    return Mailbox(lambda _: gap(), None, limit=1, name=f"gaps of {name}")
+
+
+class Entry:
+    """One subscription."""
+
+    __slots__ = ("_box", "_exchange", "_gap", "_gap_box", "_last", "_topic")
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        topic: str,
+        box: Mailbox,
+        gap: Callable[[], None] | None,
+        last: Callable[[str], None],
+    ) -> None:
+        self._exchange, self._topic, self._box = exchange, topic, box
+        self._gap, self._last = gap, last
+        self._gap_box: Mailbox | None = None
+
+    @property
+    def lost(self) -> int:
+        """How many messages were dropped because this subscriber was too slow."""
+        return self._box.lost
+
+    def overflowed(self) -> None:
+        """A message was dropped: call the subscriber's `gap`. Under the lock."""
+        if self._gap_box is None:
+            assert self._gap is not None
+            self._gap_box = gap_box(self._gap, self._topic)
+        self._exchange.report_gap(self._gap_box)
+
+    def close(self) -> None:
+        """Receive no more."""
+        self._box.closed = True
+        if self._gap_box is not None:
+            self._gap_box.closed = True
+        if self._exchange.remove(self._topic, self._box, self._gap_box):
+            self._last(self._topic)
+
+
+class InProcessBus:
+    """A `Bus` for the threads of one process.
+
+    Keeps the order of each sender for each subscriber. `queue` is how many messages may wait
+    for one subscriber: the oldest are dropped then, and its `gap` is called. A forked process
+    has a bus of its own. It also does the last step of a bus that you write: see `doubt`.
     """
 
-    def __init__(self, store: Store, space: str, *, queue: int = QUEUE) -> None:
-        self._store, self._space = store, space
-        self._read = store.reader(space)
-        self._place = place_of(store, space)
+    def __init__(self, *, queue: int = QUEUE) -> None:
         self._exchange = Exchange(queue)
         self.listeners = self._exchange.listeners
-        """How many subscribed to a topic through this object; all others read it in the log."""
-        self._over = freed_after_fork(threading.Event())
-        self.failures = 0
-        self._begin()
+        """How many subscribed to a topic."""
         reset_after_fork(self)
 
-    def _begin(self) -> None:
-        self._lock = threading.Lock()
-        self._published: dict[int, None] = {}
-        self._thread: threading.Thread | None = None
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._space} in {self._store!r}>"
-
     def publish(self, topic: str, message: bytes) -> None:
-        """Hand a message to the subscribers of this object."""
-        if not self._exchange.listeners(topic):
-            return
-        try:
-            sequence = Invalidation.decode(message).sequence
-        except FormatError:
-            sequence = 0
-        self.note_published(sequence)
+        """Hand a message to the queues of its subscribers."""
         self._exchange.deliver(topic, message)
-
-    def note_published(self, sequence: int) -> None:
-        """The subscribers here know of an operation: it need not be published from the log."""
-        with self._lock:
-            self._published[sequence] = None
-            while len(self._published) > _REMEMBERED:
-                del self._published[next(iter(self._published))]
 
     def subscribe(
         self, topic: str, receive: Callable[[bytes], None], gap: Callable[[], None] | None = None
     ) -> Subscription:
         """Call `receive` with the messages of a topic, on a thread of the bus."""
-        entry = self._exchange.add(topic, receive, gap)
-        with self._lock:
-            if self._thread is None and not self._over.is_set():
-                self._thread = self._follow_from(self._now())
-        return entry
+        return self._exchange.add(topic, receive, gap)
 
     def on_gap(self, doubt: Callable[[], None]) -> Callable[[], None]:
-        """Call `doubt` when the log could not be read; the way to stop that."""
+        """Call `doubt` when messages may have been lost; the way to stop that."""
         return self._exchange.on_gap(doubt)
 
+    def doubt(self) -> None:
+        """Tell everybody who asked with `on_gap` that messages may have been lost.
+
+        For a bus over a network that hands what it receives to this one, after it connected again.
+        """
+        self._exchange.doubt()
+
     def close(self) -> None:
-        """Follow no more. The thread ends within a second."""
-        self._over.set()
+        """Call nobody any more."""
         self._exchange.close()
 
     def after_fork(self) -> None:
         """Begin anew in a child."""
-        self._begin()
         self._exchange.after_fork()
-
-    # Following.
-
-    def _now(self) -> int | None:
-        """The number of the last operation; None if the store does not answer."""
-        try:
-            return self._store.view(self._space, _NO_REFS).sequence
-        except RopewalkError:
-            return None
-
-    def _follow_from(self, number: int | None) -> threading.Thread:
-        thread = threading.Thread(
-            target=self._follow, args=(number,), name="ropewalk-bus-log", daemon=True
-        )
-        thread.start()
-        return thread
-
-    def _follow(self, after: int | None) -> None:
-        store, space, pause = self._store, self._space, pauses()
-        look = None if after is None else store._looking(space, after)
-        while not self._over.is_set():
-            try:
-                if look is None:
-                    look = store._looking(space, store.view(space, _NO_REFS).sequence)
-                    self._exchange.doubt()
-                patience = Patience(_LOOKS, store.poll_seconds)
-                for operation in watch(look, partial(store._waking, space), patience):
-                    if self._over.is_set():
-                        return
-                    pause = pauses()
-                    self._publish(operation)
-            except StoreClosed:
-                return
-            except Rewound:
-                look = None  # The numbers that were published come again, for something else.
-                with self._lock:
-                    self._published.clear()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the log is read on
-                if not threading.main_thread().is_alive():
-                    return  # The program ends, and no thread can be started any more.
-                self.failures += 1
-                if self.failures == 1:
-                    _log.warning("%r cannot be followed: %s; more of it is not said", self, error)
-                self._exchange.doubt()
-                self._over.wait(next(pause))
-
-    def _publish(self, operation: Operation) -> None:
-        with self._lock:
-            if self._published.pop(operation.sequence, self) is None:
-                return  # It was published here.
-        everybody = space_topic(self._place)
-        for move in operation.moves:
-            kind, _, part = move.name.partition("/")
-            topics = (f"{self._place}/{part}", everybody)  # As `topic_of` spells it.
-            wanted = kind == BRANCH and any(map(self._exchange.listeners, topics))
-            if wanted and move.target is not None:
-                message = self._message(operation, part, move.target)
-                for topic in topics:
-                    self._exchange.deliver(topic, message)
-
-    def _message(self, operation: Operation, part: str, id: ObjectId) -> bytes:
-        (found,) = self._read([id])
-        commit = read_commit(found)
-        artifact = str(commit.extension.get(NAME, decode_part(part)))
-        before = commit.generation - 1
-        message = Invalidation(
-            artifact, commit.generation, before, operation.sequence, commit.agent, ""
-        )
-        return message.encode()

@@ -18,13 +18,12 @@ from ropewalk.coherence.bus import (
     Invalidation,
     Receiver,
     Subscription,
-    choose_bus,
-    leave,
     place_of,
     space_topic,
     topic_of,
 )
 from ropewalk.coherence.protocol import Content, Version
+from ropewalk.coherence.remote_bus import choose_bus, leave
 from ropewalk.coherence.store_authority import StoreAuthority
 from ropewalk.coherence.timers import Timer
 from ropewalk.errors import Rewound, RopewalkError

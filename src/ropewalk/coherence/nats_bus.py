@@ -10,8 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ropewalk.coherence.bus import MAX_MESSAGE_BYTES
-from ropewalk.coherence.local_bus import QUEUE
+from ropewalk.coherence.bus import MAX_MESSAGE_BYTES, QUEUE
 from ropewalk.coherence.remote_bus import RemoteBus
 from ropewalk.errors import InvalidInput, Unavailable
 from ropewalk.store.pubsub import CLOSES, OUTBOX, Topics
