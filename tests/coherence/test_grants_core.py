@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -188,13 +187,14 @@ def test_everything_that_an_agent_does_is_a_sign_of_life(
     assert {(one.agent, one.trigger) for one in later} == {("planner", "reclaim_heartbeat")}
 
 
-def test_an_operation_renews_what_its_agent_holds_if_the_beat_is_late(clock: Clock) -> None:
+def test_an_operation_renews_what_its_agent_holds_if_the_beat_is_late(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = CrashRecoveryConfig(heartbeat_timeout_ticks=900)
     with CoherenceCore(MemoryStore(clock=clock), clock=clock, crash_recovery=config) as core:
         grant = core.hold("planner", "plan")
         before, renewed = grant.deadline, threading.Event()
-        hooks = core._grants._hooks
-        core._grants._hooks = replace(hooks, renewed=lambda _: renewed.set())
+        monkeypatch.setattr(core._directory, "renewed", lambda *_: renewed.set())
         clock.advance(400.0)  # The beat sleeps for 300 real seconds.
         core.search("planner")
 

@@ -15,7 +15,7 @@ from ropewalk.codec.codec import codec_of
 from ropewalk.coherence.authority import ArtifactChange, Authority, LocalAuthority, Watching
 from ropewalk.coherence.bus import Bus
 from ropewalk.coherence.directory import Directory
-from ropewalk.coherence.grants import ClientGrants
+from ropewalk.coherence.grants import Grants
 from ropewalk.coherence.invalidation import abandon, connect
 from ropewalk.coherence.leases import CrashRecoveryConfig
 from ropewalk.coherence.logs import Logs, Places, Recorder
@@ -164,15 +164,14 @@ class CoherenceCore(Closes):
         )
         self._reading = ReadPath(self._client)
         self._reads: ReadPath | DegradedMode = self._reading
-        self._granting = ClientGrants(
+        self._grants = Grants(
             self._client,
             self._reading,
             recovery,
+            write=self.write,
             tick_seconds=self.tick_seconds,
             threads=self._threads,
-            write=self.write,
         )
-        self._grants = self._granting.grants
         self._writing = WritePath(self._client, self._reading, self._grants, mergers, on_conflict)
         self._writes: WritePath | DegradedMode = self._writing
         self._degrading: DegradedMode | None = None
@@ -273,13 +272,12 @@ class CoherenceCore(Closes):
     def register_agent(self, agent_name: str, now_tick: int | None = None) -> str:
         """Make an agent known, and begin it afresh; its name. Not needed before it works."""
         self._expect_agent(agent_name)
-        self._granting.begin_afresh(agent_name, now_tick)
+        self._grants.begin_afresh(agent_name, now_tick)
         return agent_name
 
     def unregister_agent(self, agent_name: str) -> None:
         """Forget an agent that is done: what it had, and what it saw."""
         self._check_open()
-        self._granting.begin_afresh(agent_name, None)
         self._grants.forget(agent_name)
         self._agents.discard(agent_name)
 
@@ -591,7 +589,7 @@ class CoherenceCore(Closes):
         self._expect_agent(agent_name)
         self._expect_artifact(artifact)
         self._expect_engine("a grant")
-        return self._granting.hold(agent_name, artifact, timeout)
+        return self._grants.acquire(agent_name, artifact, timeout)
 
     async def ahold(
         self,
@@ -604,7 +602,7 @@ class CoherenceCore(Closes):
         self._expect_agent(agent_name)
         self._expect_artifact(artifact)
         self._expect_engine("a grant")
-        return await self._granting.ahold(agent_name, artifact, timeout)
+        return await self._grants.aacquire(agent_name, artifact, timeout)
 
     def heartbeat(self, agent_name: str, now_tick: int | None = None) -> None:
         """Say that an agent is alive, and renew what it holds. Every operation says the first."""
@@ -619,9 +617,9 @@ class CoherenceCore(Closes):
         self._expect_agent(agent_name)
         if self._degrading is not None and self._degrading.is_active:
             with hasty(0):
-                self._granting.begin_afresh(agent_name, now_tick)
+                self._grants.begin_afresh(agent_name, now_tick)
             self._expect_engine("what an agent left behind")
-        self._granting.recover(agent_name, now_tick)
+        self._grants.recover(agent_name, now_tick)
 
     def enforce_stable_grant_timeouts(
         self,

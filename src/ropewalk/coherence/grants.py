@@ -11,10 +11,8 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ropewalk.coherence.authority import Authority
 from ropewalk.coherence.leases import (
     RECLAIM_HEARTBEAT,
     RECLAIM_MAX_HOLD,
@@ -26,7 +24,7 @@ from ropewalk.coherence.leases import (
     holder_of,
 )
 from ropewalk.coherence.protocol import State, Transition
-from ropewalk.coherence.timers import Patience, Time
+from ropewalk.coherence.timers import Patience
 from ropewalk.errors import (
     ArtifactHeld,
     GrantLost,
@@ -47,26 +45,6 @@ if TYPE_CHECKING:
 
 _NEVER: Final = float("inf")
 _LOOKS, _MOMENT = 10, 0.005
-
-
-def _ignore(*_: object) -> None:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Hooks:
-    """What a client does when its grants change. None of it may wait for long."""
-
-    write: Callable[[str, str, Any], Any]
-    """Write as an agent, an artifact, a value: asks `fence_token` for the token."""
-    renewed: Callable[[Grant], None] = _ignore
-    """The time of a grant has begun again."""
-    released: Callable[[Grant], None] = _ignore
-    """An agent gives its grant back: from now on it counts on nothing."""
-    lost: Callable[[Grant, str], None] = _ignore
-    """An agent of this client has lost its grant: it may not read from cache. With its trigger."""
-    reclaimed: Callable[[Reclaim], None] = _ignore
-    """This client has ended a grant, of its own or of another client."""
 
 
 RELEASED = "release"
@@ -192,32 +170,31 @@ class Grant:
 
 
 class Grants:
-    """All grants of one client. Safe to share between threads."""
+    """All grants of the agents of one client. Safe to share between threads."""
 
     def __init__(
         self,
-        authority: Authority,
+        client: Client,
+        reading: ReadPath,
         config: CrashRecoveryConfig,
         *,
-        instance_id: str,
+        write: Callable[[str, str, Any], Any],
         tick_seconds: float = 1.0,
-        time: Time | None = None,
-        hooks: Hooks,
         threads: Threads | None = None,
         background: bool = True,
     ) -> None:
-        self._time = Time() if time is None else time
-        self.clock = self._time.clock
+        self._directory, self._recorder, self._reading = client.directory, client.recorder, reading
+        self._time, self.clock = client.time, client.clock
         self.config = config
         self.duration = config.heartbeat_timeout_ticks * tick_seconds
         """Seconds after which a grant that is not renewed may be taken over."""
         self.threads = Threads(4) if threads is None else threads
         self._max_hold = config.max_hold_ticks * tick_seconds if config.enabled else _NEVER
         self._tick_seconds = tick_seconds
-        self._authority = authority
-        self._hooks = hooks
-        self._instance_id = self._instance = instance_id
-        self._reclaimer = Reclaimer(authority, instance_id, self.clock)
+        self._authority = client.authority
+        self._write = write
+        self._instance_id = self._instance = client.instance_id
+        self._reclaimer = Reclaimer(self._authority, self._instance, self.clock)
         self._background = background
         self._timer = self._time.timer(self, "ropewalk-beat")
         self._tick: int | None = None
@@ -307,14 +284,8 @@ class Grants:
                 del self.held[grant.agent, grant.artifact]
         if was_over is not None:
             return False
-        self._hooks.released(grant)
+        self._recorder.transitions(self._directory.released(grant.agent, grant.artifact))
         return self._give_back(grant.lease)
-
-    def release_new(self, agent: str, artifact: str, before: Grant | None) -> None:
-        """Release a grant that this thread acquired after `before`, if there is one."""
-        grant = self.held.get((agent, artifact))
-        if grant is not None and grant is not before and grant.maker == threading.get_ident():
-            self.release(grant)
 
     def _give_back(self, lease: Lease) -> bool:
         try:
@@ -333,7 +304,7 @@ class Grants:
         """Write under a grant, which must be the agent's present one."""
         if self.held.get((grant.agent, grant.artifact)) is not grant:
             raise GrantLost(grant.artifact, grant.agent, grant.over or RELEASED)
-        return self._hooks.write(grant.agent, grant.artifact, value)
+        return self._write(grant.agent, grant.artifact, value)
 
     # What every operation asks. Cheap: most agents hold nothing.
 
@@ -361,16 +332,26 @@ class Grants:
         """
         expect_timeout(timeout)
         patience = Patience(timeout, self.clock)
-        while True:
-            try:
-                return self.try_acquire(agent, artifact)
-            except ArtifactHeld:
-                self._expect_others(agent, artifact, for_ever=timeout is None)
-                pause = patience.pause()
-                if pause is None:
-                    raise
-            with self._freeing:
-                self._time.wait(self._freed, pause)
+        before = self.held.get((agent, artifact))
+        try:
+            while True:
+                try:
+                    grant = self.try_acquire(agent, artifact)
+                    break
+                except ArtifactHeld:
+                    self._expect_others(agent, artifact, for_ever=timeout is None)
+                    pause = patience.pause()
+                    if pause is None:
+                        raise
+                with self._freeing:
+                    self._time.wait(self._freed, pause)
+            return self.confirm_copy(grant)
+        except BaseException:
+            # Ctrl-C may come at any moment: nobody would ever give back what was got by then.
+            got = self.held.get((agent, artifact))
+            if got is not None and got is not before and got.maker == threading.get_ident():
+                self.release(got)
+            raise
 
     async def aacquire(
         self,
@@ -384,17 +365,29 @@ class Grants:
         expect_timeout(timeout)
         patience = Patience(timeout, self.clock)
         while True:
-            asked = _Asked(self, agent, artifact)
+            request = _Request(self, agent, artifact)
             try:
-                return await self.threads.run(asked)
+                return await self.threads.run(request)
             except asyncio.CancelledError:
-                asked.abandon()
+                request.abandon()
                 raise
             except ArtifactHeld:
                 pause = patience.pause()
                 if pause is None:
                     raise
             await asyncio.sleep(pause)
+
+    def confirm_copy(self, grant: Grant) -> Grant:
+        """Confirm what the agent has of the artifact, before the grant vouches for it."""
+        agent, artifact, directory = grant.agent, grant.artifact, self._directory
+        with suppress(NotFound):
+            self._reading.confirmed(agent, artifact)
+        self._recorder.transitions(
+            directory.granted(agent, artifact, None, grant.token, grant.deadline)
+        )
+        if grant.over is not None:  # It was lost meanwhile.
+            self._lost(grant, grant.over)
+        return grant
 
     def _expect_others(self, agent: str, artifact: str, *, for_ever: bool) -> None:
         """Raise `ArtifactHeld` if the thread would wait for a grant of its own, and deadlock."""
@@ -403,10 +396,6 @@ class Grants:
             return
         if mine.thread == here or (for_ever and mine.maker == here):
             raise ArtifactHeld(artifact, agent, here=True)
-
-    def abandon(self, grant: Grant) -> None:
-        """Release a grant whose caller was cancelled, without blocking."""
-        threading.Thread(target=grant.release, name="ropewalk-release", daemon=True).start()
 
     # Background work.
 
@@ -540,23 +529,24 @@ class Grants:
         for grant in self._grants_of(agent):
             self._renew(grant)
 
-    def let_go(self, agent: str, now_tick: int | None = None) -> None:
-        """Give back everything that an agent holds here."""
+    def begin_afresh(self, agent: str, now_tick: int | None = None) -> None:
+        """Forget what an agent had, and release its grants. Asks nobody, unless it holds some."""
+        self._recorder.transitions(self._directory.recovered(agent))
         self.touch(agent, now_tick)
         for grant in self._grants_of(agent):
             self.release(grant)
 
     def forget(self, agent: str) -> None:
-        """Release all grants of an agent, and forget its ticks."""
-        self.let_go(agent)
+        """Begin an agent afresh, and forget its ticks."""
+        self.begin_afresh(agent)
         self._ticks.pop(agent, None)
 
     def recover(self, agent: str, now_tick: int | None = None) -> None:
-        """Release all grants of an agent, also those from before a restart.
+        """Begin an agent afresh, also as to grants from before a restart.
 
         Leases that an agent of the same name and instance id left in the engine are ended.
         """
-        self.let_go(agent, now_tick)
+        self.begin_afresh(agent, now_tick)
         for record in self._authority.leases():
             if record.holder == self._holder(agent) and self._is_left_over(record):
                 self._clear(record)
@@ -578,7 +568,7 @@ class Grants:
             elif agent and seen.held_for >= longest:
                 reclaim = self._reclaimer.seize(record, seen.held_for)
                 if reclaim is not None:
-                    self._hooks.reclaimed(reclaim)
+                    self._reclaimed(reclaim)
             if reclaim is not None and agent:
                 ended.append(reclaim)
         if self._reclaimer.busy:
@@ -669,7 +659,7 @@ class Grants:
             except Unavailable:
                 return  # The next beat tries again; until then, its time runs out.
             else:
-                self._hooks.renewed(grant)
+                self._directory.renewed(grant.agent, grant.artifact, grant.token, grant.deadline)
                 return
         self._lose(grant)
 
@@ -680,7 +670,7 @@ class Grants:
                 return
             silent = self.clock() >= grant.deadline
             trigger = grant.over = RECLAIM_HEARTBEAT if silent else RECLAIM_MAX_HOLD
-        self._hooks.lost(grant, trigger)
+        self._lost(grant, trigger)
 
     def _end_own(self, grant: Grant, trigger: str, seconds: float) -> Reclaim | None:
         """End a grant of this client: first the right to read from cache, then that to write."""
@@ -688,12 +678,12 @@ class Grants:
             if grant.over is not None:
                 return None
             grant.over = trigger
-        self._hooks.lost(grant, trigger)
+        self._lost(grant, trigger)
         self._give_back(grant.lease)
         reclaim = Reclaim(
             grant.artifact, grant.agent, self._instance, trigger, grant.token, seconds
         )
-        self._hooks.reclaimed(reclaim)
+        self._reclaimed(reclaim)
         return reclaim
 
     def _notify_waiting(self) -> None:
@@ -707,8 +697,23 @@ class Grants:
         if reclaim is not None:
             self._notify_waiting()
             if reclaim.agent:
-                self._hooks.reclaimed(reclaim)
+                self._reclaimed(reclaim)
         return reclaim
+
+    def _lost(self, grant: Grant, trigger: str) -> None:
+        """An agent of this client has lost its grant: it may not read from cache."""
+        self._recorder.transitions(self._directory.reclaimed(grant.agent, grant.artifact, trigger))
+
+    def _reclaimed(self, reclaim: Reclaim) -> None:
+        """Log the end of another client's grant; whether it had written under it is not known."""
+        artifact, agent, instance, trigger, token, _ = reclaim
+        if instance == self._instance:
+            return  # Its own loss is logged.
+        version = self._directory.newest(artifact)
+        ended = Transition(
+            artifact, agent, State.EXCLUSIVE, State.INVALID, trigger, version, token, instance
+        )
+        self._recorder.transitions([ended])
 
     def _is_left_over(self, record: LeaseRecord) -> bool:
         """Whether a lease is this client's, by its name, and nobody here knows of it."""
@@ -726,7 +731,7 @@ class Grants:
         self._notify_waiting()
 
 
-class _Asked:
+class _Request:
     """A request of a task that may be cancelled; what it gets then is given back."""
 
     def __init__(self, grants: Grants, agent: str, artifact: str) -> None:
@@ -738,6 +743,11 @@ class _Asked:
     def __call__(self) -> Grant:
         grant = self._grants.try_acquire(self._agent, self._artifact)
         grant.maker = None  # It is a task's, whatever thread has asked for it.
+        try:
+            self._grants.confirm_copy(grant)
+        except BaseException:
+            grant.release()
+            raise
         with self._lock:
             self._got, abandoned = grant, self._abandoned
         if abandoned:
@@ -749,103 +759,4 @@ class _Asked:
         with self._lock:
             self._abandoned, got = True, self._got
         if got is not None:
-            self._grants.abandon(got)
-
-
-class ClientGrants:
-    """Grants as the agents of one client use them."""
-
-    def __init__(
-        self,
-        client: Client,
-        reading: ReadPath,
-        config: CrashRecoveryConfig,
-        *,
-        tick_seconds: float,
-        threads: Threads,
-        write: Callable[[str, str, Any], Any],
-    ) -> None:
-        self._directory, self._recorder, self._reading = client.directory, client.recorder, reading
-        self._instance = client.instance_id
-        self.grants = Grants(
-            client.authority,
-            config,
-            instance_id=client.instance_id,
-            tick_seconds=tick_seconds,
-            time=client.time,
-            threads=threads,
-            hooks=Hooks(
-                write=write,
-                renewed=self._renewed,
-                released=self._released,
-                lost=self._lost,
-                reclaimed=self._reclaimed,
-            ),
-        )
-
-    def hold(self, agent: str, artifact: str, timeout: float | None) -> Grant:
-        """The exclusive right to write an artifact, and to read it without asking."""
-        before = self.grants.held.get((agent, artifact))
-        try:
-            return self._begin(self.grants.acquire(agent, artifact, timeout))
-        except BaseException:
-            # Ctrl-C may come at any moment: nobody would ever give back what was got by then.
-            self.grants.release_new(agent, artifact, before)
-            raise
-
-    async def ahold(
-        self,
-        agent: str,
-        artifact: str,
-        timeout: float | None,  # noqa: ASYNC109 - as its twin
-    ) -> Grant:
-        """The asynchronous twin of `hold`."""
-        grant = await self.grants.aacquire(agent, artifact, timeout)
-        try:
-            return await self.grants.threads.run(lambda: self._begin(grant))
-        except BaseException:
-            self.grants.abandon(grant)
-            raise
-
-    def begin_afresh(self, agent: str, now_tick: int | None) -> None:
-        """Forget what an agent had here. Asks nobody, unless it holds something."""
-        self._recorder.transitions(self._directory.recovered(agent))
-        self.grants.let_go(agent, now_tick)
-
-    def recover(self, agent: str, now_tick: int | None) -> None:
-        """Forget what an agent had, and let go of what it held."""
-        self._recorder.transitions(self._directory.recovered(agent))
-        self.grants.recover(agent, now_tick)
-
-    def _begin(self, grant: Grant) -> Grant:
-        """What the agent has is confirmed under the grant, before the grant vouches for it."""
-        agent, artifact = grant.agent, grant.artifact
-        with suppress(NotFound):
-            self._reading.confirmed(agent, artifact)
-        directory = self._directory
-        self._recorder.transitions(
-            directory.granted(agent, artifact, None, grant.token, grant.deadline)
-        )
-        if grant.over is not None:  # It was lost while it began.
-            self._lost(grant, grant.over)
-        return grant
-
-    def _renewed(self, grant: Grant) -> None:
-        self._directory.renewed(grant.agent, grant.artifact, grant.token, grant.deadline)
-
-    def _released(self, grant: Grant) -> None:
-        self._recorder.transitions(self._directory.released(grant.agent, grant.artifact))
-
-    def _lost(self, grant: Grant, trigger: str) -> None:
-        self._recorder.transitions(self._directory.reclaimed(grant.agent, grant.artifact, trigger))
-
-    def _reclaimed(self, reclaim: Reclaim) -> None:
-        """Log the end of another client's grant; whether it had written under it is not known."""
-        artifact, agent, instance, trigger, token, _ = reclaim
-        if instance == self._instance:
-            return
-        version = self._directory.newest(artifact)
-        ended = Transition(
-            artifact, agent, State.EXCLUSIVE, State.INVALID, trigger, version, token, instance
-        )
-        self._recorder.transitions([ended])
+            threading.Thread(target=got.release, name="ropewalk-release", daemon=True).start()
