@@ -192,7 +192,7 @@ def test_what_another_thread_confirmed_does_not_make_an_older_copy_good() -> Non
         """Another thread confirms between the look at a copy and the question if it may serve."""
 
         def serves(self, entry: Entry, now: float, followed: float) -> bool:
-            pair.reader._reading.confirmed("reader", "plan")
+            pair.reader._reading.confirm("reader", "plan")
             return super().serves(entry, now, followed)
 
     pair = Pair(Interrupted(10))

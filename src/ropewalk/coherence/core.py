@@ -32,7 +32,7 @@ from ropewalk.coherence.write_path import (
     PendingVersion,
     Proposal,
     WritePath,
-    edited,
+    edit_async,
     expect_change,
 )
 from ropewalk.errors import InvalidInput, NotFound, StoreClosed, VersionConflict
@@ -506,7 +506,7 @@ class CoherenceCore(Closes):
         def edit(change: Callable[[Any], Any]) -> Artifact:
             return self.edit(agent_name, artifact, change, default=default, timeout=0)
 
-        return await edited(self._threads, edit, change, timeout)
+        return await edit_async(self._threads, edit, change, timeout)
 
     def publish(
         self,

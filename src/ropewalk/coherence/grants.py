@@ -381,7 +381,7 @@ class Grants:
         """Confirm what the agent has of the artifact, before the grant vouches for it."""
         agent, artifact, directory = grant.agent, grant.artifact, self._directory
         with suppress(NotFound):
-            self._reading.confirmed(agent, artifact)
+            self._reading.confirm(agent, artifact)
         self._recorder.transitions(
             directory.granted(agent, artifact, None, grant.token, grant.deadline)
         )

@@ -67,10 +67,10 @@ class KeptWrite:
         "error",
         "number",
         "rebased",
+        "requests",
         "sent",
         "time",
         "versions",
-        "wanted",
     )
 
     def __init__(
@@ -78,27 +78,27 @@ class KeptWrite:
         number: int,
         agent: str,
         action: str,
-        wanted: dict[str, WriteRequest],
+        requests: dict[str, WriteRequest],
         sent: Sent,
         time: int,
     ) -> None:
         self.number, self.agent, self.action = number, agent, action
-        self.wanted = wanted
+        self.requests = requests
         self.rebased: dict[str, WriteRequest] | None = None
         """What was last sent to the engine, perhaps merged with what others wrote."""
         self.sent, self.time = sent, time
         self.error: Exception | None = None
-        self.versions = {name: self._version(one) for name, one in wanted.items()}
+        self.versions = {name: self._version(one) for name, one in requests.items()}
 
     @property
     def artifacts(self) -> tuple[str, ...]:
         """The names of what it writes."""
-        return tuple(self.wanted)
+        return tuple(self.requests)
 
     @property
     def values(self) -> dict[str, Any]:
         """The values that it writes, by artifact; None for a deletion."""
-        contents = {name: one.content for name, one in self.wanted.items()}
+        contents = {name: one.content for name, one in self.requests.items()}
         return {name: None if one is None else one.fresh() for name, one in contents.items()}
 
     @property
@@ -108,11 +108,11 @@ class KeptWrite:
 
     def __repr__(self) -> str:
         met = "" if self.error is None else f": {type(self.error).__name__}"
-        return f"<KeptWrite {self.number} of {list(self.wanted)!r:.80} by {self.agent!r}{met}>"
+        return f"<KeptWrite {self.number} of {list(self.requests)!r:.80} by {self.agent!r}{met}>"
 
-    def _version(self, wanted: WriteRequest) -> PendingVersion:
-        number = 0 if wanted.base is None else wanted.base.number
-        return PendingVersion.of(number, self.agent, self.time, wanted.content, wanted.note)
+    def _version(self, request: WriteRequest) -> PendingVersion:
+        number = 0 if request.base is None else request.base.number
+        return PendingVersion.of(number, self.agent, self.time, request.content, request.note)
 
 
 class Reconciled(NamedTuple):
@@ -137,25 +137,25 @@ class LastKnown:
         """The last version, and what it held."""
         return self._held.get(artifact)
 
-    def saw(self, artifact: str, version: Version, content: Content) -> None:
+    def remember(self, artifact: str, version: Version, content: Content) -> None:
         """Cache a version that was read or written, unless a newer one is cached."""
         known = self._held.get(artifact)
         if known is not None and known[0].number >= version.number:
             return
         with self._lock:
-            self._forget(artifact)
+            self._drop(artifact)
             self._held[artifact] = version, content
             self._bytes += len(content)
             while self._bytes > _MOST_BYTES and len(self._held) > 1:
-                self._forget(next(iter(self._held)))
+                self._drop(next(iter(self._held)))
 
-    def gone(self, artifact: str) -> None:
+    def forget(self, artifact: str) -> None:
         """The artifact is not there."""
         if artifact in self._held:
             with self._lock:
-                self._forget(artifact)
+                self._drop(artifact)
 
-    def _forget(self, artifact: str) -> None:
+    def _drop(self, artifact: str) -> None:
         before = self._held.pop(artifact, None)
         if before is not None:
             self._bytes -= len(before[1])
@@ -199,7 +199,7 @@ class DegradedMode:
         self._timer = client.time.timer(self, "ropewalk-degraded")
         self._begin()
         reset_after_fork(self)
-        writing.on_unavailable, reading.gone = self._unsent, self._known.gone
+        writing.on_unavailable, reading.gone = self._keep_attempt, self._known.forget
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
@@ -231,14 +231,14 @@ class DegradedMode:
         if self._outage is None:
             try:
                 with hasty(PATIENCE):
-                    return self._seen(self._reading.read(agent, artifact))
+                    return self._remember(self._reading.read(agent, artifact))
             except Unavailable as error:
                 self._lose_engine(error)
         if self._last_kept(artifact) is None:
             found = self._reading.cached(agent, artifact)
             if found is not None:
                 return found  # Within its bound, as if nothing had happened.
-        return self._last(agent, artifact)
+        return self._read_degraded(agent, artifact)
 
     def snapshot(self, agent: str, artifacts: Iterable[str]) -> dict[str, Artifact]:
         """As `ReadPath.snapshot`, or the last values known, perhaps of several moments."""
@@ -247,25 +247,25 @@ class DegradedMode:
             try:
                 with hasty(PATIENCE):
                     found = self._reading.snapshot(agent, names)
-                return {name: self._seen(one) for name, one in found.items()}
+                return {name: self._remember(one) for name, one in found.items()}
             except Unavailable as error:
                 self._lose_engine(error)
-        return {name: self._last(agent, name) for name in names}
+        return {name: self._read_degraded(agent, name) for name in names}
 
     def search(self, *args: Any) -> list[Artifact]:
         """As `ReadPath.search`: what there is, only the engine can say."""
         self.expect_engine("a search")
-        return [self._seen(one) for one in self._reading.search(*args)]
+        return [self._remember(one) for one in self._reading.search(*args)]
 
-    def _seen(self, found: Artifact) -> Artifact:
-        self._known.saw(found.name, found.origin, found.content)
+    def _remember(self, found: Artifact) -> Artifact:
+        self._known.remember(found.name, found.origin, found.content)
         return found
 
-    def _last(self, agent: str, artifact: str) -> Artifact:
+    def _read_degraded(self, agent: str, artifact: str) -> Artifact:
         began = timestamp() if self._recorder.is_recording else 0
         found = self._last_known(artifact)
         if found is None:
-            raise self._error(artifact)
+            raise self._unavailable(artifact)
         version, content = found
         if version.deleted or content is None:
             raise not_found(artifact)
@@ -281,7 +281,7 @@ class DegradedMode:
     def _last_known(self, artifact: str) -> tuple[Version, Content | None] | None:
         kept = self._last_kept(artifact)
         if kept is not None:
-            return kept.versions[artifact], kept.wanted[artifact].content
+            return kept.versions[artifact], kept.requests[artifact].content
         return self._known.get(artifact)
 
     # Writing.
@@ -289,7 +289,7 @@ class DegradedMode:
     def register(self, agent: str, artifact: str, content: Content) -> Artifact:
         """As `WritePath.register`: whether it is there, only the engine can say."""
         if self._outage is not None:
-            raise self._error(artifact)
+            raise self._unavailable(artifact)
         return self._writing.register(agent, artifact, content)
 
     def write(
@@ -299,12 +299,12 @@ class DegradedMode:
         if self._outage is None:
             try:
                 with hasty(PATIENCE):
-                    return self._saw(self._writing.write(agent, proposed, action))
+                    return self._remember_all(self._writing.write(agent, proposed, action))
             except Unavailable as error:
                 self._lose_writes(error)
-        wanted = {name: self._wanted(agent, name, one) for name, one in proposed.items()}
-        there = {name: one for name, one in wanted.items() if not one.is_idle}
-        return self._keep(agent, there, action) if there else {}
+        requests = {name: self._request(agent, name, one) for name, one in proposed.items()}
+        changing = {name: one for name, one in requests.items() if not one.is_idle}
+        return self._keep(agent, changing, action) if changing else {}
 
     def delete(self, agent: str, artifact: str, if_version: int | None) -> bool:
         """As `WritePath.delete`, or kept."""
@@ -315,15 +315,15 @@ class DegradedMode:
             except Unavailable as error:
                 self._lose_writes(error)
             else:
-                self._known.gone(artifact)
+                self._known.forget(artifact)
                 return deleted
         found = self._last_known(artifact)
         if found is None:
-            raise self._error(artifact)
+            raise self._unavailable(artifact)
         if found[0].deleted:
             return False
-        wanted = self._wanted(agent, artifact, Proposal(None, if_version))
-        self._keep(agent, {artifact: wanted}, "delete")
+        request = self._request(agent, artifact, Proposal(None, if_version))
+        self._keep(agent, {artifact: request}, "delete")
         return True
 
     def edit(self, agent: str, artifact: str, edit: Edit) -> Artifact:
@@ -332,20 +332,20 @@ class DegradedMode:
             try:
                 with hasty(PATIENCE):
                     edited = self._writing.edit(agent, artifact, edit)
-                self._saw({artifact: edited})
+                self._remember_all({artifact: edited})
                 return edited
             except Unavailable as error:
                 self._lose_writes(error)
         self._expect_keeping()
         base: Version | None = None
         try:
-            found = self._last(agent, artifact)
+            found = self._read_degraded(agent, artifact)
             base, value = found.origin, found.value
         except NotFound:
             if edit.needs_artifact:
                 raise
-            value = edit.first()
-        content = edit.made_of(value, self._codec)
+            value = edit.initial()
+        content = edit.apply(value, self._codec)
         # Not the agent's own base, which another of its threads may have changed meanwhile.
         from_base = None if base is None else Base(base, True)
         proposed = Proposal(content, base=from_base, note=edit.note)
@@ -353,13 +353,13 @@ class DegradedMode:
         assert made is not None
         return made
 
-    def _wanted(self, agent: str, artifact: str, proposed: Proposal) -> WriteRequest:
+    def _request(self, agent: str, artifact: str, proposed: Proposal) -> WriteRequest:
         """What a write is to be checked against, as far as it is known here."""
         content, if_version, given, note = proposed
         base = self._base(agent, artifact) if given is None else given.version
         if if_version is not None:
             if if_version != number_of(base):
-                raise self._error(artifact)
+                raise self._unavailable(artifact)
             return WriteRequest(content, base, base, "raise", note=note)
         how: OnConflict = self._writing.on_conflict if content is not None else "raise"
         if base is None and how != "overwrite":
@@ -374,26 +374,26 @@ class DegradedMode:
         known = self._last_known(artifact)
         return None if known is None else known[0]
 
-    def _unsent(self, attempt: Attempt, error: Unavailable) -> dict[str, Artifact | None]:
+    def _keep_attempt(self, attempt: Attempt, error: Unavailable) -> dict[str, Artifact | None]:
         """Keep a commit of unknown outcome, to resend it with the same write id."""
         self._lose_engine(error)
         if attempt.action == "register" or not self._keeps:
             raise error
         # It may land long after newer writes: it is merged with them, but never replaces them.
-        wanted = {
+        requests = {
             name: replace(one, on_conflict="merge") if one.on_conflict == "replace" else one
             for name, one in attempt.requests.items()
         }
-        return self._keep(attempt.agent, wanted, attempt.action, attempt.sent)
+        return self._keep(attempt.agent, requests, attempt.action, attempt.sent)
 
     def _keep(
-        self, agent: str, wanted: dict[str, WriteRequest], action: str, sent: Sent | None = None
+        self, agent: str, requests: dict[str, WriteRequest], action: str, sent: Sent | None = None
     ) -> dict[str, Artifact | None]:
         self._expect_keeping()
-        kept = self._add(agent, wanted, action, sent)
+        kept = self._add(agent, requests, action, sent)
         made: dict[str, Artifact | None] = {}
         for name, version in kept.versions.items():
-            content = wanted[name].content
+            content = requests[name].content
             self._count(agent, name)
             made[name] = None
             if content is not None:
@@ -443,7 +443,7 @@ class DegradedMode:
         if not self._keeps:
             raise error
 
-    def _error(self, artifact: str) -> Unavailable:
+    def _unavailable(self, artifact: str) -> Unavailable:
         error = self._outage
         made = Unavailable(
             f"artifact {artifact!r:.80} cannot be answered for without the engine: {error}"
@@ -459,7 +459,7 @@ class DegradedMode:
     # Kept writes.
 
     def _add(
-        self, agent: str, wanted: dict[str, WriteRequest], action: str, sent: Sent | None
+        self, agent: str, requests: dict[str, WriteRequest], action: str, sent: Sent | None
     ) -> KeptWrite:
         with self._lock:
             if len(self._waiting) + len(self._refused) >= MOST_KEPT:
@@ -469,9 +469,9 @@ class DegradedMode:
             self._numbers += 1
             now = self._client.time.nanoseconds() // 1000
             sent = Sent(new_write_id(), now) if sent is None else sent._replace(again=True)
-            kept = KeptWrite(self._numbers, agent, action, wanted, sent, now)
+            kept = KeptWrite(self._numbers, agent, action, requests, sent, now)
             self._waiting[kept.number] = kept
-            for name in kept.wanted:
+            for name in kept.requests:
                 self._by_artifact.setdefault(name, {})[kept.number] = kept
             # Under the lock, so that it does not land before the agent has it as its base.
             for name, version in kept.versions.items():
@@ -489,18 +489,18 @@ class DegradedMode:
     def _done(self, kept: KeptWrite) -> None:
         """Remove a write from the waiting ones. Called under the lock."""
         del self._waiting[kept.number]
-        for name in kept.wanted:
+        for name in kept.requests:
             of_artifact = self._by_artifact[name]
             del of_artifact[kept.number]
             if not of_artifact:
                 del self._by_artifact[name]
 
-    def _saw(self, made: dict[str, Artifact | None]) -> dict[str, Artifact | None]:
+    def _remember_all(self, made: dict[str, Artifact | None]) -> dict[str, Artifact | None]:
         for artifact, one in made.items():
             if one is None:
-                self._known.gone(artifact)
+                self._known.forget(artifact)
             elif not one.degraded:
-                self._known.saw(artifact, one.origin, one.content)
+                self._known.remember(artifact, one.origin, one.content)
         return made
 
     def step(self) -> float | None:
@@ -537,10 +537,10 @@ class DegradedMode:
                     return bool(self._waiting)
             for kept in due:
                 tried = kept.number
-                if not held.isdisjoint(kept.wanted) or not self._lands(kept):
-                    held.update(kept.wanted)  # Later writes to these artifacts wait for it.
+                if not held.isdisjoint(kept.requests) or not self._try_to_land(kept):
+                    held.update(kept.requests)  # Later writes to these artifacts wait for it.
 
-    def _lands(self, kept: KeptWrite) -> bool:
+    def _try_to_land(self, kept: KeptWrite) -> bool:
         try:
             self._land(kept)
         except LeaseHeld:
@@ -554,7 +554,7 @@ class DegradedMode:
             error: Exception | None = None
             made: dict[str, Artifact | None] = {}
             try:
-                made = self._landed(kept)
+                made = self._commit(kept)
             except (LeaseHeld, Unavailable):
                 raise
             except Exception as refused:  # noqa: BLE001 - a merger may raise anything
@@ -568,33 +568,35 @@ class DegradedMode:
         if error is not None:
             self._report(kept, error)
 
-    def _landed(self, kept: KeptWrite) -> dict[str, Artifact | None]:
-        wanted = kept.rebased or {name: self._based(name, one) for name, one in kept.wanted.items()}
+    def _commit(self, kept: KeptWrite) -> dict[str, Artifact | None]:
+        requests = kept.rebased or {
+            name: self._on_base(name, one) for name, one in kept.requests.items()
+        }
 
-        def unsent(attempt: Attempt, error: Unavailable) -> dict[str, Artifact | None]:
+        def keep_attempt(attempt: Attempt, error: Unavailable) -> dict[str, Artifact | None]:
             # It may have landed. Merged again with the version it became, it would count twice.
             kept.rebased, kept.sent = attempt.requests, attempt.sent._replace(again=True)
             raise error
 
-        made = self._writing.commit(kept.agent, wanted, kept.action, kept.sent, unsent)
-        self._saw(made)
+        made = self._writing.commit(kept.agent, requests, kept.action, kept.sent, keep_attempt)
+        self._remember_all(made)
         for name, one in made.items():
             if one is None:
                 newest = self._authority.newest(name)
                 if newest is not None and newest.deleted:
                     kept.versions[name].landed = newest
-            elif one.content is kept.wanted[name].content:
+            elif one.content is kept.requests[name].content:
                 kept.versions[name].landed = one.origin
         return made
 
-    def _based(self, artifact: str, wanted: WriteRequest) -> WriteRequest:
+    def _on_base(self, artifact: str, request: WriteRequest) -> WriteRequest:
         """A kept write on its base as it is in the engine now; raises `Conflict` if that is not."""
-        if any(wanted.base in one.versions.values() for one in self._refused):
+        if any(request.base in one.versions.values() for one in self._refused):
             raise Conflict(
                 f"the write of {artifact!r:.80} was made from another that could not be written. "
                 "Look at kept() for both."
             )
-        return self._writing.settled(artifact, wanted)
+        return self._writing.resolve_base(artifact, request)
 
     def _report(self, kept: KeptWrite, error: Exception) -> None:
         text = (

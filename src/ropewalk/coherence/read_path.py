@@ -1,8 +1,9 @@
 """The read path: a cached copy is served if it cannot be stale, else confirmed at the authority.
 
-A stale read is prevented in `ReadPath._served` and `_may_serve`. A copy is served if the directory
-knows of no newer version and of no lost message (`Directory.is_current`), and either the agent
-holds the grant, or the strategy allows it within its bound. Everything else goes to `confirmed`.
+A stale read is prevented in `ReadPath._cache_hit` and `_may_serve`. A copy is served if the
+directory knows of no newer version and of no lost message (`Directory.is_current`), and either the
+agent holds the grant, or the strategy allows it within its bound. Everything else goes to
+`confirm`.
 """
 
 from __future__ import annotations
@@ -87,21 +88,21 @@ class ReadPath:
         began = timestamp() if self._recorder.is_recording else 0
         entry = self._directory.entry(agent, artifact)
         if entry is not None and (entry.token or self._local or not self._strategy.always_asks):
-            served = self._served(agent, artifact, entry, began)
+            served = self._cache_hit(agent, artifact, entry, began)
             if served is not None:
                 return served
         found = None
         if self._client.follower is not None:
-            found = self._followed(agent, artifact, entry)
+            found = self._from_log(agent, artifact, entry)
         if found is None:
-            found = self.confirmed(agent, artifact, began)
-        return self._given(agent, artifact, found, began)
+            found = self.confirm(agent, artifact, began)
+        return self._deliver(agent, artifact, found, began)
 
     def cached(self, agent: str, artifact: str) -> Artifact | None:
         """An agent's copy, if it may be served without asking the authority."""
         entry = self._directory.entry(agent, artifact)
         began = timestamp() if self._recorder.is_recording else 0
-        return None if entry is None else self._served(agent, artifact, entry, began)
+        return None if entry is None else self._cache_hit(agent, artifact, entry, began)
 
     def snapshot(self, agent: str, artifacts: Iterable[str]) -> dict[str, Artifact]:
         """The newest versions of several artifacts, all at one moment."""
@@ -113,7 +114,7 @@ class ReadPath:
             versions = self._authority.newest_of(names)
             try:
                 found = {
-                    name: self._taken(agent, name, versions[name], now, gaps, began)
+                    name: self._accept(agent, name, versions[name], now, gaps, began)
                     for name in names
                 }
             except MissingObjects as error:
@@ -122,7 +123,7 @@ class ReadPath:
                 break
         else:
             raise missing
-        return {name: self._given(agent, name, one, began) for name, one in found.items()}
+        return {name: self._deliver(agent, name, hit, began) for name, hit in found.items()}
 
     def search(
         self,
@@ -140,44 +141,46 @@ class ReadPath:
             gaps, now = self._directory.gaps, self._clock()
             named = sorted(self._authority.names(prefix).items(), key=_age)
             if among is not None:
-                named = [one for one in named if among(*one)]
+                named = [(name, version) for name, version in named if among(name, version)]
             try:
-                page = list(islice(self._passing(named, where), offset, stop))
+                page = list(islice(self._matching(named, where), offset, stop))
                 self._prefetch([version for _, version in page])
                 self.subscribe([name for name, _ in page])
                 hits = {
-                    name: self._taken(agent, name, version, now, gaps) for name, version in page
+                    name: self._accept(agent, name, version, now, gaps) for name, version in page
                 }
             except MissingObjects as error:
                 missing = error  # Superseded and collected meanwhile: ask again.
             else:
                 return [
-                    self._given(agent, name, one._replace(source="search"), began)
-                    for name, one in hits.items()
+                    self._deliver(agent, name, hit._replace(source="search"), began)
+                    for name, hit in hits.items()
                 ]
         raise missing
 
-    def _passing(
+    def _matching(
         self, named: Iterable[tuple[str, Version]], where: Callable[[Any], bool] | None
     ) -> Iterator[tuple[str, Version]]:
         rest = iter(named)
-        while some := list(islice(rest, _TOGETHER)):
+        while batch := list(islice(rest, _TOGETHER)):
             if where is not None:
-                self._prefetch([version for _, version in some])
-            for name, version in some:
+                self._prefetch([version for _, version in batch])
+            for name, version in batch:
                 if where is None or where(self.content(name, version).fresh()):
                     yield name, version
 
     def _prefetch(self, versions: Iterable[Version]) -> None:
         """Fetch the contents that a search needs in one request."""
         missing = [
-            one for one in versions if one.content is None and self._contents.get(one.id) is None
+            version
+            for version in versions
+            if version.content is None and self._contents.get(version.id) is None
         ]
         if len(missing) > 1 and not self._local:
             for version, content in zip(missing, self._authority.contents(missing), strict=True):
                 self._contents.put(version.id, content)
 
-    def confirmed(self, agent: str, artifact: str, began: int = 0) -> Found:
+    def confirm(self, agent: str, artifact: str, began: int = 0) -> Found:
         """The newest version, as the authority says; `began` is set for an agent's own read."""
         invalidations = self._client.invalidations
         for _ in range(_TRIES):
@@ -190,7 +193,7 @@ class ReadPath:
             if known and version is not None and version.number < known:
                 self._directory.disproved(artifact, known, version.number)
             try:
-                return self._taken(agent, artifact, version, now, gaps, began)
+                return self._accept(agent, artifact, version, now, gaps, began)
             except MissingObjects as error:
                 missing = error
         raise missing
@@ -205,7 +208,7 @@ class ReadPath:
         if version.content is not None:
             return version.content
         found = self._contents.get(version.id)
-        if found is not None and found.unverified and not self._is_proven(version, found):
+        if found is not None and found.unverified and not self._is_verified(version, found):
             found = None
         if found is None:
             found = self._authority.content(artifact, version)
@@ -214,7 +217,7 @@ class ReadPath:
 
     # Inside.
 
-    def _is_proven(self, version: Version, pushed: Content) -> bool:
+    def _is_verified(self, version: Version, pushed: Content) -> bool:
         """Whether pushed content is that of a version, as the authority compares it."""
         try:
             pushed.unverified = not self._authority.is_content(version, pushed)
@@ -224,7 +227,7 @@ class ReadPath:
             return False  # It cannot even be decoded, so it is not what was written.
         return not pushed.unverified
 
-    def _served(self, agent: str, artifact: str, entry: Entry, began: int) -> Artifact | None:
+    def _cache_hit(self, agent: str, artifact: str, entry: Entry, began: int) -> Artifact | None:
         """A cache hit: the agent's copy, if it may be served; else None.
 
         With an authority in memory asking is free, so a copy is served only if it is the newest.
@@ -244,7 +247,7 @@ class ReadPath:
             content = self._contents.get(version.id)
             if content is None or content.unverified:
                 return None
-        entry.read = version  # As `_given` does, without another lookup.
+        entry.read = version  # As `_deliver` does, without another lookup.
         served = Artifact(artifact, version, content, entry.state, "cache_hit")
         if self._recorder.is_recording:
             self._recorder.read(agent, served, began)
@@ -261,7 +264,7 @@ class ReadPath:
         followed = _NEVER if follower is None else follower.followed
         return self._strategy.serves(entry, now, followed)
 
-    def _followed(self, agent: str, artifact: str, entry: Entry | None) -> Found | None:
+    def _from_log(self, agent: str, artifact: str, entry: Entry | None) -> Found | None:
         """The version that the log follower knows, if it has read the log within the bound."""
         follower = self._client.follower
         if follower is None or (entry is not None and (entry.token or entry.lost)):
@@ -274,11 +277,11 @@ class ReadPath:
         if self._clock() >= followed + self._strategy.bound.seconds:
             return None
         try:
-            return self._taken(agent, artifact, version, followed, gaps)
+            return self._accept(agent, artifact, version, followed, gaps)
         except MissingObjects:
             return None
 
-    def _taken(
+    def _accept(
         self,
         agent: str,
         artifact: str,
@@ -318,17 +321,18 @@ class ReadPath:
             source = "broadcast"
         return Found(version, content, source)
 
-    def _given(self, agent: str, artifact: str, found: Found, began: int) -> Artifact:
+    def _deliver(self, agent: str, artifact: str, found: Found, began: int) -> Artifact:
         """Return a version to an agent, and note it as the base of the agent's next write."""
         state = self._directory.read(agent, artifact, found.version)
-        given = Artifact(artifact, found.version, found.content, state, found.source)
+        delivered = Artifact(artifact, found.version, found.content, state, found.source)
         if self._recorder.is_recording:
-            self._recorder.read(agent, given, began)
-        return given
+            self._recorder.read(agent, delivered, began)
+        return delivered
 
 
-def _age(one: tuple[str, Version]) -> tuple[int, str]:
-    return -one[1].time, one[0]
+def _age(named: tuple[str, Version]) -> tuple[int, str]:
+    name, version = named
+    return -version.time, name
 
 
 def not_found(artifact: str) -> NotFound:

@@ -86,7 +86,7 @@ class WriteRequest:
     @property
     def is_idle(self) -> bool:
         """Whether it is a deletion of an artifact that does not exist."""
-        return self.content is None and not is_there(self.expected)
+        return self.content is None and not exists(self.expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +104,11 @@ class Edit:
         """Whether it fails if there is no artifact."""
         return self.default is ABSENT
 
-    def first(self) -> Any:
+    def initial(self) -> Any:
         """The default, as a value that the function may change."""
         return deepcopy(self.default)
 
-    def made_of(self, value: Any, codec: Codec) -> Content:
+    def apply(self, value: Any, codec: Codec) -> Content:
         """Call the function on a value, which it may change in place instead of returning one."""
         with hasty(None):  # Store calls in the caller's function keep their own timeouts.
             changed = self.change(value)
@@ -161,7 +161,7 @@ class PendingVersion(Version):
         return made
 
 
-def is_there(version: Version | None) -> bool:
+def exists(version: Version | None) -> bool:
     """Whether there is an artifact, if this is its newest version."""
     return version is not None and not version.deleted
 
@@ -215,11 +215,11 @@ class WritePath:
     def delete(self, agent: str, artifact: str, if_version: int | None) -> bool:
         """Write a tombstone; False if there is no artifact."""
         if if_version is not None:
-            expected = self._exactly(agent, artifact, if_version)
+            expected = self._expected(agent, artifact, if_version)
             how: OnConflict = "raise"
         else:
             expected, how = self._authority.newest(artifact), "overwrite"
-        if not is_there(expected):
+        if not exists(expected):
             return False
         self.commit(agent, {artifact: WriteRequest(None, expected, expected, how)}, "delete")
         return True
@@ -233,8 +233,8 @@ class WritePath:
         how: OnConflict = "merge" if self.on_conflict == "merge" else "raise"
         for attempt in count(1):
             # Outside the try: an error of the function goes to the caller.
-            base, value = self._to_edit(agent, artifact, edit)
-            content = edit.made_of(value, self._client.codec)
+            base, value = self._edit_base(agent, artifact, edit)
+            content = edit.apply(value, self._client.codec)
             try:
                 request = WriteRequest(content, base, base, how, note=edit.note)
                 made = self.commit(agent, {artifact: request}, "edit")[artifact]
@@ -249,16 +249,16 @@ class WritePath:
             backoff.wait()
         raise AssertionError("an edit is made or raises")
 
-    def _to_edit(self, agent: str, artifact: str, edit: Edit) -> tuple[Version | None, Any]:
+    def _edit_base(self, agent: str, artifact: str, edit: Edit) -> tuple[Version | None, Any]:
         while True:
             try:
-                found = self._reads.confirmed(agent, artifact)
+                found = self._reads.confirm(agent, artifact)
             except NotFound:
                 if edit.needs_artifact:
                     raise
                 base = self._authority.newest(artifact)
-                if not is_there(base):
-                    return base, edit.first()
+                if not exists(base):
+                    return base, edit.initial()
             else:
                 return found.version, found.content.fresh()
 
@@ -267,7 +267,7 @@ class WritePath:
     def _request(self, agent: str, artifact: str, proposal: Proposal) -> WriteRequest:
         content, if_version, given, note = proposal
         if if_version is not None:
-            expected = self._exactly(agent, artifact, if_version)
+            expected = self._expected(agent, artifact, if_version)
             return WriteRequest(content, expected, expected, "raise", note=note)
         if content is None and (given is None or given.version is None):
             newest = self._authority.newest(artifact)
@@ -276,26 +276,26 @@ class WritePath:
         if base is None:
             # The agent has seen no version, so it replaces whatever there is.
             newest = self._authority.newest(artifact)
-            return WriteRequest(content, None, newest, "overwrite", False, is_there(newest), note)
+            return WriteRequest(content, None, newest, "overwrite", False, exists(newest), note)
         # After a read the changes of others must not be lost. An agent that only puts, without a
         # read, replaces, as in any key-value store.
         how: ConflictPolicy = self.on_conflict
         if how == "merge" and not is_read:
             how = "replace"
         request = WriteRequest(content, base, base, how, note=note)
-        return self.settled(artifact, request) if isinstance(base, PendingVersion) else request
+        return self.resolve_base(artifact, request) if isinstance(base, PendingVersion) else request
 
-    def _exactly(self, agent: str, artifact: str, number: int) -> Version | None:
+    def _expected(self, agent: str, artifact: str, number: int) -> Version | None:
         entry = self._directory.entry(agent, artifact)
         if entry is not None and number and entry.version.number == number:
             return entry.version
         newest = self._authority.newest(artifact)
         actual = number_of(newest)
         if actual != number:
-            raise self._differs(artifact, number, actual)
+            raise self._version_conflict(artifact, number, actual)
         return newest
 
-    def settled(self, artifact: str, request: WriteRequest) -> WriteRequest:
+    def resolve_base(self, artifact: str, request: WriteRequest) -> WriteRequest:
         """A request with its pending base resolved: landed, or rebased on the newest version."""
         base = request.expected
         if not isinstance(base, PendingVersion):
@@ -315,12 +315,12 @@ class WritePath:
             # A deletion has the version that it deletes as base.
             if request.content is None:
                 return replace(request, base=newest, expected=newest)
-            return replace(request, expected=newest, replaced=is_there(newest))
+            return replace(request, expected=newest, replaced=exists(newest))
         conflicts: Sequence[PathConflict] = ()
         if request.on_conflict in ("replace", "merge"):
             sides = self._sides(artifact, request, newest)
             if request.on_conflict == "replace":
-                return self._replaced(request, newest, sides)
+                return self._rebase_put(request, newest, sides)
             if sides is not None:
                 try:
                     content = merge_contents(*sides, self._mergers, self._client.codec)
@@ -328,10 +328,12 @@ class WritePath:
                 except MergeConflict as conflict:
                     expected, actual = number_of(before), number_of(newest)
                     conflicts = conflict.conflicts
-                    raise self._differs(artifact, expected, actual, conflicts) from conflict
-        raise self._differs(artifact, number_of(before), number_of(newest))
+                    raise self._version_conflict(
+                        artifact, expected, actual, conflicts
+                    ) from conflict
+        raise self._version_conflict(artifact, number_of(before), number_of(newest))
 
-    def _replaced(
+    def _rebase_put(
         self,
         request: WriteRequest,
         newest: Version | None,
@@ -339,7 +341,7 @@ class WritePath:
     ) -> WriteRequest:
         """Rebase a blind put: merged, and ours wins where both changed the same path."""
         if sides is None:
-            return replace(request, base=newest, expected=newest, replaced=is_there(newest))
+            return replace(request, base=newest, expected=newest, replaced=exists(newest))
         # Once merged, content equal to its base is no longer a sign of a repeated put.
         merge = merge_over if request.merged else merge_put
         made, replaced = merge(*sides, self._mergers, self._client.codec)
@@ -360,7 +362,7 @@ class WritePath:
         except (MissingObjects, NotFound):
             return None  # The base was collected.
 
-    def _differs(
+    def _version_conflict(
         self, artifact: str, expected: int, actual: int, conflicts: Sequence[PathConflict] = ()
     ) -> VersionConflict:
         scope = (self._client.name,)
@@ -368,7 +370,7 @@ class WritePath:
 
     # Committing.
 
-    def _new(self) -> Sent:
+    def _new_attempt(self) -> Sent:
         return Sent(new_write_id(), self._client.time.nanoseconds() // 1000)
 
     def commit(  # noqa: C901, PLR0912 - one story, from the fences to the artifacts
@@ -389,8 +391,8 @@ class WritePath:
         client, directory, grants = self._client, self._directory, self._grants
         recorder, bus = client.recorder, client.invalidations
         if sent is None and self.on_unavailable is not None:
-            requests = {name: self.settled(name, one) for name, one in requests.items()}
-            sent, on_unavailable = self._new(), self.on_unavailable
+            requests = {name: self.resolve_base(name, one) for name, one in requests.items()}
+            sent, on_unavailable = self._new_attempt(), self.on_unavailable
         if bus is not None:
             for name in requests:
                 if name not in bus.subscribed:
@@ -419,14 +421,14 @@ class WritePath:
                 if refused is not None:
                     raise refused from error
             except Moved as moved:
-                sent = None if sent is None else self._new()
+                sent = None if sent is None else self._new_attempt()
                 requests = {
                     name: self.rebase(name, one, moved.newest[name])
                     for name, one in requests.items()
                 }
         found: dict[str, Artifact | None] = {}
         for name, one in requests.items():
-            found[name] = self._landed(agent, name, one, made, now, gaps)
+            found[name] = self._publish(agent, name, one, made, now, gaps)
         if recorder.is_recording:
             for name, one in requests.items():
                 base = 0 if one.base is None else one.base.number
@@ -435,7 +437,7 @@ class WritePath:
                 recorder.write(agent, name, WriteEvent(number, one.content, base, *how))
         return found
 
-    def _landed(
+    def _publish(
         self,
         agent: str,
         artifact: str,
@@ -519,11 +521,11 @@ def merge_over(
         except MergeConflict as conflict:
             for one in conflict.conflicts:
                 rules[one.path] = "ours"
-                is_lost = is_lost or _differs(one, codec)
+                is_lost = is_lost or _values_differ(one, codec)
     return ours, True
 
 
-def _differs(conflict: PathConflict, codec: Codec) -> bool:
+def _values_differ(conflict: PathConflict, codec: Codec) -> bool:
     ours, theirs = conflict.ours, conflict.theirs
     if ours is ABSENT or theirs is ABSENT:
         return ours is not theirs
@@ -533,7 +535,7 @@ def _differs(conflict: PathConflict, codec: Codec) -> bool:
 R = TypeVar("R")
 
 
-async def edited(
+async def edit_async(
     threads: Threads,
     edit: Callable[[Callable[[Any], Any]], R],
     change: Callable[[Any], Any],

@@ -30,7 +30,7 @@ from ropewalk.codec import Classes, Codec
 from ropewalk.coherence import CoherenceCore, Grant
 from ropewalk.coherence.outages import DegradedWrites, OnError
 from ropewalk.coherence.strategies import strategy_for
-from ropewalk.coherence.write_path import EDIT_SECONDS, OnConflict, edited, expect_change
+from ropewalk.coherence.write_path import EDIT_SECONDS, OnConflict, edit_async, expect_change
 from ropewalk.errors import InvalidInput
 from ropewalk.store import MemoryStore, Store
 from ropewalk.store.asynchronous import Closes, Threads, twin
@@ -295,7 +295,7 @@ class CoherentStore(BaseStore, Closes):
         def once(change: Callable[[Any], Any]) -> StoreItem:
             return items.edit(asked, change, default, 0.0)
 
-        return await edited(self._threads, once, partial(_edited, change), EDIT_SECONDS)
+        return await edit_async(self._threads, once, partial(_edited, change), EDIT_SECONDS)
 
     def _to_edit(self, namespace: tuple[str, ...], key: str, change: Callable[[Any], Any]) -> Asked:
         expect_change(change)
