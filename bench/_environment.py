@@ -30,6 +30,7 @@ class Kind:
 KINDS = {
     "peers": Kind(ROOT / ".bench-venv", HERE / "peers.txt"),
     "python-3.12": Kind(ROOT / ".bench-venv-3.12", HERE / "peers-3.12.txt", "3.12"),
+    "frameworks": Kind(ROOT / ".bench-venv-frameworks", HERE / "peers-frameworks.txt", "3.12"),
     "coherence-0.6": Kind(ROOT / ".bench-venv-coherence-0.6", HERE / "peers-coherence-0.6.txt"),
 }
 

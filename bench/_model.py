@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 Durability = Literal["full", "relaxed"]
-Interpreter = Literal["ours", "peers", "python-3.12", "coherence-0.6"]
+Interpreter = Literal["ours", "peers", "python-3.12", "frameworks", "coherence-0.6"]
 """The interpreter, with its packages, in which a side runs."""
 
 

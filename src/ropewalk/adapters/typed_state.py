@@ -22,6 +22,7 @@ from ropewalk.state.content_ref import checkpoint_form, is_checkpoint_form, read
 from ropewalk.state.externalized import Change, Content, combine, renew, store_changes
 from ropewalk.state.fields import Reduce
 from ropewalk.state.runtime import framework_of, runtime_for, saying
+from ropewalk.state.value_cache import ValueCache
 from ropewalk.store import KVStore, Store
 from ropewalk.store.forking import freed_after_fork
 
@@ -38,13 +39,17 @@ class Hydrated(Mapping[str, Any]):
     """
 
     def __init__(
-        self, fields: Mapping[str, StateField], runtime: Runtime, values: Mapping[str, Any]
+        self,
+        fields: Mapping[str, StateField],
+        runtime: Runtime,
+        values: Mapping[str, Any],
+        cache: ValueCache,
     ) -> None:
         self.runtime = runtime
         self._values = dict(values)
         self._lock = freed_after_fork(threading.RLock())
         self._contents = {
-            name: Content(runtime, read_place(name, value), passing=True)
+            name: Content(runtime, read_place(name, value), cache)
             for name, value in values.items()
             if name in fields and fields[name].is_externalized and is_reference(value)
         }
@@ -101,6 +106,7 @@ class StateAdapter:
         self.runtime = runtime_for(runtime, backend, inline_threshold_bytes)
         self.framework = None if framework is None else detect_active_framework(framework)
         self._fields = state_cls.fields()
+        self._cache = ValueCache(self.backend)
 
     @property
     def backend(self) -> Store:
@@ -161,7 +167,7 @@ class StateAdapter:
 
     def hydrate(self, values: Mapping[str, Any]) -> Hydrated:
         """A view of the framework's values that loads them lazily."""
-        return Hydrated(self._fields, self.runtime, values)
+        return Hydrated(self._fields, self.runtime, values, self._cache)
 
     def renew(self, values: Mapping[str, Any]) -> None:
         """Renew the references among a checkpoint's values, where they expire.
@@ -192,7 +198,7 @@ class StateAdapter:
             )
         content = None if since is None else since.content(name)
         with saying(name):
-            return (content or Content(self.runtime, passing=True)).assigned(value)
+            return (content or Content(self.runtime, cache=self._cache)).assigned(value)
 
     def _reduced(self, field: StateField, reduce: Reduce, left: Any, right: Any) -> Any:
         if not field.is_externalized:

@@ -15,6 +15,7 @@ from ropewalk.errors import InvalidInput, MissingContent, MissingObjects
 from ropewalk.state.content_ref import ContentRef, keep
 from ropewalk.state.fields import Reduce
 from ropewalk.state.runtime import IMMUTABLE, Runtime
+from ropewalk.state.value_cache import Copy, ValueCache, copied
 from ropewalk.tree import Edited, Object, ObjectId, Reader, TreeWriter, Written, insert, links, put
 from ropewalk.tree.read import open_part, part_of
 
@@ -85,6 +86,8 @@ class Change:
     value: Any = NOTHING
     writer: TreeWriter | None = None
     ref: ContentRef | None = None
+    copy: Copy | None = None
+    """The value as it was written, if nobody else holds it."""
 
     def again(self) -> None:
         """The same change with the whole value, for when parts of the previous version are gone."""
@@ -97,19 +100,21 @@ class Change:
 class Content:
     """The content of one field of one state. Its value is never shared.
 
-    A `passing` content is used briefly by the value's only owner: it needs no memory beside the
-    value, and nothing is copied before it is stored.
+    With a `cache` it is the content of one node's view, used briefly: it needs no memory beside
+    the value, and what it stores or loads is cached for the next view.
     """
 
-    __slots__ = ("_passing", "_runtime", "_value", "_writer", "ref")
+    __slots__ = ("_cache", "_is_shared", "_runtime", "_value", "_writer", "ref")
 
     def __init__(
-        self, runtime: Runtime, ref: ContentRef | None = None, passing: bool = False
+        self, runtime: Runtime, ref: ContentRef | None = None, cache: ValueCache | None = None
     ) -> None:
-        self._runtime, self._passing = runtime, passing
+        self._runtime, self._cache = runtime, cache
         self.ref = ref
         self._value: Any = NOTHING
         self._writer: TreeWriter | None = None
+        self._is_shared = False
+        """Whether others hold the writer too, so that it is copied before it writes."""
 
     @property
     def is_hydrated(self) -> bool:
@@ -120,13 +125,26 @@ class Content:
         if self._value is NOTHING:
             assert self.ref is not None
             self.ref.expect_answer(self._runtime.backend)
-            writer = self._fresh()
-            try:
-                value = writer.resume(self.ref.id)
-            except MissingObjects as error:
-                raise MissingContent(self.ref.hash, error.ids) from error
-            self._value, self._writer = value, _worth_it(value, writer)
+            if not self._take_cached(self.ref):
+                self._load(self.ref)
         return self._value
+
+    def _take_cached(self, ref: ContentRef) -> bool:
+        found = None if self._cache is None else self._cache.get(ref)
+        copy = None if found is None else copied(found.value)
+        if found is None or copy is None:
+            return False
+        self._value, self._writer, self._is_shared = copy.value, found.writer, True
+        return True
+
+    def _load(self, ref: ContentRef) -> None:
+        writer = self._fresh()
+        try:
+            value = writer.resume(ref.id)
+        except MissingObjects as error:
+            raise MissingContent(ref.hash, error.ids) from error
+        self._value, self._writer = value, _worth_it(value, writer)
+        self._share(copied(value) if self._cache is not None else None)
 
     def copy(self) -> Any:
         """A copy of the value."""
@@ -141,8 +159,9 @@ class Content:
 
     def next(self) -> Content:
         """A content derived from this one, which stays as it is."""
-        following = Content(self._runtime, self.ref, self._passing)
-        following._writer = None if self._writer is None else self._writer.copy()
+        following = Content(self._runtime, self.ref, self._cache)
+        following._writer = self._writer
+        following._is_shared = self._is_shared = True
         return following
 
     def root(self) -> ObjectId:
@@ -181,14 +200,26 @@ class Content:
             self._writer = _worth_it(change.value, change.writer)
             if self.ref is None or self.ref.id != change.edited.root:
                 self.ref = self._reference(change.edited.root, change.value, change.writer)
+            self._share(change.copy)
+
+    def _share(self, copy: Copy | None) -> None:
+        """Cache a copy of the value, with the writer."""
+        if self._cache is not None and self.ref is not None and copy is not None:
+            self._cache.put(self.ref, copy.value, copy.items, self._writer)
+            self._is_shared = True
 
     def _written(self, value: Any) -> Change:
         writer = self._writer or self._fresh()
-        return Change(self, writer.write(value), value, writer)
+        if self._is_shared and writer is self._writer:
+            writer = writer.copy()
+        # What is cached must be what was written, though other threads may change the value.
+        copy = copied(value) if self._cache is not None else None
+        written = value if copy is None else copy.value
+        return Change(self, writer.write(written), written, writer, copy=copy)
 
     def _fresh(self) -> TreeWriter:
         read = self._runtime.backend.read
-        return TreeWriter(self._runtime.coding, read, lean=self._passing)
+        return TreeWriter(self._runtime.coding, read, lean=self._cache is not None)
 
     def _reference(self, root: ObjectId, value: Any, writer: TreeWriter) -> ContentRef:
         size = writer.size

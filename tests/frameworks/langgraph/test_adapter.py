@@ -30,7 +30,7 @@ from ropewalk import (
 )
 from ropewalk.adapters.langgraph import LangGraphAdapter, RopewalkSaver
 from ropewalk.errors import InvalidInput, MissingContent, NotStorable
-from ropewalk.state import Runtime, append_items, default, prune_expired
+from ropewalk.state import Runtime, append_items, default, prune_expired, release
 from tests.frameworks.langgraph.adapting import (
     MARKER,
     CountingStore,
@@ -232,9 +232,42 @@ def test_a_value_that_is_read_is_loaded_once(
         reads.append(store.reads - before)
         return {}
 
-    chain(adapter, retrieve, read).compile().invoke({"question": "?"})
+    given = make(store).externalize({"docs": docs(), "question": "?"})
+    chain(adapter, read).compile().invoke(given)
 
     assert reads[0] > 0 and reads[1] == 0
+
+
+def test_the_next_node_reads_what_a_node_returned_without_loading_it(
+    adapter: LangGraphAdapter, store: CountingStore
+) -> None:
+    seen: list[Any] = []
+
+    def change_in_place(state: Any) -> dict[str, Any]:
+        state["docs"].append("not returned")
+        state["docs"][0]["text"] = "not returned either"
+        return {}
+
+    def read(state: Any) -> dict[str, Any]:
+        seen.append(state["docs"])
+        return {}
+
+    chain(adapter, retrieve, change_in_place, read).compile().invoke({"question": "?"})
+
+    assert seen == [docs()] and store.reads == 0
+
+
+def test_deleted_content_is_not_read_from_the_memory_of_an_adapter(
+    adapter: LangGraphAdapter, store: CountingStore
+) -> None:
+    update = adapter.externalize({"docs": docs()})
+    view = adapter.hydrate(update)
+    ref = view.ref("docs")
+    assert ref is not None and release(ref, store)
+    store.gc(recent=0)
+
+    with pytest.raises(MissingContent):
+        view["docs"]
 
 
 def test_a_value_that_was_not_changed_is_not_stored_again(
@@ -657,7 +690,7 @@ def test_parts_are_appended_without_loading_what_is_there(
 
 def _loading(adapter: LangGraphAdapter, store: CountingStore, value: Any) -> int:
     """How many objects are read to load a value."""
-    given = adapter.externalize({"notes": value})
+    given = LangGraphAdapter(adapter.state_cls, backend=store).externalize({"notes": value})
     store.reads = 0
     assert adapter.hydrate(given)["notes"] == value
     return store.reads

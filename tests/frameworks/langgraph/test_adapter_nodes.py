@@ -323,7 +323,8 @@ def test_an_asynchronous_node_can_load_off_the_event_loop() -> None:
 
     async def run() -> tuple[int, Any]:
         graph = adapter.compile(chain(adapter, read))
-        return threading.get_ident(), await graph.ainvoke({"docs": docs()})
+        given = make(adapter.backend).externalize({"docs": docs()})
+        return threading.get_ident(), await graph.ainvoke(given)
 
     loop, result = asyncio.run(run())
 

@@ -242,7 +242,7 @@ class LangGraphAdapter(StateAdapter):
             _, alike = _EDITED[field.reducer]
             joined = reduce(alike, map(self.value, rest))
             return Reference(checkpoint_form(combine(self.runtime, alike, first, joined)))
-        content = Content(self.runtime, None if initial else first, passing=True)
+        content = Content(self.runtime, None if initial else first, self._cache)
         parts = initial or (content.value(),)
         parts += tuple(map(self.value, refs if initial else rest))
         store_changes(self.runtime, [content.assigned(reduce(field.reducer, parts))])
