@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
+from ropewalk import adapters
 from ropewalk.adapters.langgraph.saver.checkpoints import space_of
 from ropewalk.adapters.langgraph.saver.timeline import GraphTimeline
 from ropewalk.cli.care import size as bytes_shown
@@ -156,6 +160,7 @@ def messages(
     """
     if run.thread is None:
         raise Usage("name a thread with --thread; `ropewalk threads` lists them")
+    _load_shapes()
     with run.opened() as store:
         page = ThreadCheckpointer[Any](store, codec=inspection_codec).list_messages(
             _config(run, store, run.thread),
@@ -169,6 +174,14 @@ def messages(
             _show_message(run, message)
     if page.cursor is not None:
         _show_cursor(run, page.cursor)
+
+
+def _load_shapes() -> None:
+    """Load how adapters read their items as messages; that needs no framework."""
+    for folder in map(Path, adapters.__path__):
+        for file in folder.glob("*/shape.py"):
+            with suppress(ImportError):  # Then items are read by what they look like.
+                import_module(f"{adapters.__name__}.{file.parent.name}.shape")
 
 
 def _config(run: Run, store: Store, thread: str) -> dict[str, Any]:

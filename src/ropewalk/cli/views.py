@@ -20,9 +20,9 @@ from ropewalk.codec import Path, Undeclared, inspection_codec, parse_path, spell
 from ropewalk.errors import InvalidInput, PathNotFound
 from ropewalk.store import Store, split_name
 from ropewalk.threads import Message
-from ropewalk.threads.contents import IDS, MARKS, RECORD, STATE, Contents
+from ropewalk.threads.contents import IDS, ITEM, MARKS, RECORD, STATE, Contents, is_item
 from ropewalk.threads.fields import from_microseconds
-from ropewalk.threads.listing import message_of
+from ropewalk.threads.message import message_of
 from ropewalk.threads.parts import content_to_stored
 from ropewalk.timeline import Checkpoint, Diff
 from ropewalk.timeline.checkpoint import Past, shown_lines
@@ -174,7 +174,9 @@ def message_record(message: Message) -> dict[str, Any]:
 
 
 def _message(stored: Any) -> dict[str, Any]:
-    """A stored message without redundant fields."""
+    """A stored message without redundant fields; an item as its framework handed it over."""
+    if is_item(stored):
+        return {"created_at": _time(stored["at"]), "item": stored["item"]}
     told = message_record(message_of(dict(stored)))
     del told["text"]
     return {name: value for name, value in told.items() if value not in (None, [], {})}
@@ -193,11 +195,15 @@ def _position(place: Any, past: Past) -> int:
 
 def _stored(path: Path, past: Past) -> Path:
     """Where a path in a message is stored: metadata of a put are separate from its own."""
-    if path[1:2] != (_METADATA,):
+    if len(path) == 1:
         return path
     try:
         message = past.get(path[:1])
     except PathNotFound:
+        return path
+    if is_item(message):
+        return (path[0], ITEM, *path[1:])
+    if path[1] != _METADATA:
         return path
     own, shared = message.get(_METADATA, {}), message.get(_ABOUT, {})
     is_shared = path[2] in shared and path[2] not in own if len(path) > 2 else not own
@@ -210,6 +216,8 @@ def _apart(path: Path) -> tuple[str, Path]:
         return "", ()
     if not isinstance(path[0], int):
         return str(path[0]), path[1:]
+    if path[1:2] == (ITEM,):
+        return _MESSAGES, (path[0], *path[2:])
     return _MESSAGES, (path[0], _METADATA, *path[2:]) if path[1:2] == (_ABOUT,) else path
 
 

@@ -15,6 +15,8 @@ from ropewalk.threads.parts import (
     ToolCall,
     ToolResult,
 )
+from ropewalk.threads.shapes import shape
+from ropewalk.threads.transcript import Snapshot, Transcript, Turn
 
 __all__ = [
     "AudioPart",
@@ -24,12 +26,16 @@ __all__ = [
     "Page",
     "Part",
     "Role",
+    "Snapshot",
     "TextPart",
     "ThreadCheckpointer",
     "ThreadInfo",
     "ToolCall",
     "ToolResult",
+    "Transcript",
+    "Turn",
     "Usage",
     "as_message",
     "as_thread_info",
+    "shape",
 ]

@@ -30,8 +30,8 @@ from ropewalk.threads.address import (
 )
 from ropewalk.threads.contents import STATE, Contents
 from ropewalk.threads.fields import plain
-from ropewalk.threads.listing import Directory, Filter, Page, Window, list_messages, message_of
-from ropewalk.threads.message import Message, as_message
+from ropewalk.threads.listing import Directory, Filter, Page, Window, list_messages
+from ropewalk.threads.message import Message, as_message, message_of
 from ropewalk.threads.search import Indexing, finder, scope_of
 from ropewalk.threads.thread import Changes, Incoming, Thread, ThreadTimeline, no_message
 from ropewalk.timeline import Timeline

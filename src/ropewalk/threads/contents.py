@@ -4,6 +4,9 @@ A thread is one map. Messages are stored under their positions: integers that on
 never reused. The state, the record and the marks are stored under names. An append therefore
 changes only the last node and the root.
 
+An item of a transcript is stored as its framework handed it over, with the time at which it was
+appended. Here it is read as a message, whose id is its position.
+
 A second map, nested in the first, finds a position by message id. It lags behind: the ids of the
 latest messages are only in the messages themselves, so that an append need not change it. A lookup
 by id checks both.
@@ -17,6 +20,8 @@ from typing import Any, Final, NamedTuple
 
 from ropewalk.codec import Codec, default_codec
 from ropewalk.errors import FormatError
+from ropewalk.threads.fields import from_microseconds
+from ropewalk.threads.shapes import read_item
 from ropewalk.tree import Map, ObjectId, Reader
 from ropewalk.tree.levels import View
 from ropewalk.tree.map import MapWriter
@@ -27,6 +32,13 @@ STATE: Final = "state"
 RECORD: Final = "thread"
 MARKS: Final = "marks"
 IDS: Final = "ids"
+SHAPE: Final = "shape"
+"""What the items of a transcript are: the name of a reader in `shapes`."""
+NAMES: Final = (STATE, IDS, RECORD, SHAPE)
+"""What `clean_thread` removes beside the messages."""
+
+ITEM: Final = "item"
+_ITEM_KEYS: Final = {"at", ITEM}
 
 STATE_KEY: Final = default_codec.encode(STATE)
 IDS_KEY: Final = default_codec.encode(IDS)
@@ -62,6 +74,11 @@ class Row(NamedTuple):
 
     position: int
     stored: dict[str, Any]
+
+
+def is_item(stored: Any) -> bool:
+    """Whether this is an item of a transcript, rather than a message."""
+    return isinstance(stored, dict) and stored.keys() == _ITEM_KEYS
 
 
 class Contents:
@@ -121,7 +138,7 @@ class Contents:
         if not count:
             return None
         (entry,) = self._entries(count - 1, count)
-        return _position(entry.key)
+        return position_in(entry)
 
     def position_of(self, id: Any) -> int | None:
         """The position of the message with an id."""
@@ -186,14 +203,32 @@ class Contents:
     def row_list(self, start: int, stop: int) -> list[Row]:
         """The messages of the ranks [start, stop), read at once."""
         loader = Loader(self._read, self._codec)
-        entries = self._entries(start, min(stop, self.message_count))
-        return [Row(_position(entry.key), loader.part(entry.body)) for entry in entries]
+        return [
+            self._row(position_in(entry), loader.part(entry.body))
+            for entry in self.entries(start, stop)
+        ]
+
+    def entries(self, start: int, stop: int) -> Sequence[Entry]:
+        """The entries of the messages of the ranks [start, stop): positions and parts."""
+        return self._entries(start, min(stop, self.message_count))
+
+    @cached_property
+    def shape(self) -> str:
+        """What the items are; empty if nothing was said."""
+        return str(self.value(SHAPE, ""))
+
+    def _row(self, position: int, stored: dict[str, Any]) -> Row:
+        if is_item(stored):
+            made = read_item(stored[ITEM], self.shape)
+            made = made.replace(id=position, created_at=from_microseconds(stored["at"]))
+            stored = made.to_stored()
+        return Row(position, stored)
 
     def rows_at(self, positions: Iterable[int]) -> list[Row]:
         """The messages at those positions that exist, sorted, fetched together."""
         if self.root is None:
             return []
-        return [Row(*found) for found in self._map(self.root).pick(positions)]
+        return [self._row(*found) for found in self._map(self.root).pick(positions)]
 
     def differing(self, before: ObjectId) -> list[int]:
         """The positions that differ from those at another root."""
@@ -244,8 +279,10 @@ class _Names(NamedTuple):
     number: int
 
 
-def _position(key: bytes) -> int:
-    """Decode a position: one byte, or a length byte followed by the number."""
+def position_in(entry: Entry) -> int:
+    """The position of the message in an entry."""
+    # One byte, or a length byte followed by the number.
+    key = entry.key
     return key[0] if len(key) == 1 else int.from_bytes(key[1:], "big")
 
 

@@ -25,7 +25,7 @@ from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.names import encode_part
 from ropewalk.threads.address import Address, Id, ThreadInfo, id_of, tenant_of, user_of_tenant
 from ropewalk.threads.contents import RECORD, Contents
-from ropewalk.threads.message import ROLES, Message
+from ropewalk.threads.message import ROLES, Message, message_of
 from ropewalk.threads.search import Bounds, Finder, matches
 from ropewalk.threads.thread import look
 from ropewalk.tree import ObjectId, Reader, read_commit
@@ -155,14 +155,6 @@ def _roles(given: Any) -> frozenset[str]:
         if one not in ROLES:
             raise InvalidInput(f"a role is one of {', '.join(ROLES)}, not {one!r:.80}")
     return frozenset(given)
-
-
-def message_of(stored: dict[str, Any]) -> Message:
-    """Decode a stored message, with the metadata of the batch it was put in."""
-    about = stored.pop("about", None)
-    if about is not None:
-        stored["metadata"] = {**about, **stored.get("metadata", {})}
-    return Message.from_stored(stored)
 
 
 def list_messages(

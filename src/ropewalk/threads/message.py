@@ -221,6 +221,14 @@ class Message:
         return f"<Message {self.id} {self.role}: {shown!r}{calls}>"
 
 
+def message_of(stored: dict[str, Any]) -> Message:
+    """Decode a stored message, with the metadata of the batch it was put in."""
+    about = stored.pop("about", None)
+    if about is not None:
+        stored["metadata"] = {**about, **stored.get("metadata", {})}
+    return Message.from_stored(stored)
+
+
 def _accepted_for(raw: object) -> str:
     """A hint for the error message about a value that is not a message."""
     if any(cls.__module__.startswith("langchain_core.") for cls in type(raw).__mro__):
