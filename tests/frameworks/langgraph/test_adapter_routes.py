@@ -68,6 +68,14 @@ def graph_input(adapter: LangGraphAdapter, saver: Any, durability: Any) -> Any:
     return graph
 
 
+def input_of_a_plainly_compiled_graph(
+    adapter: LangGraphAdapter, saver: Any, durability: Any
+) -> Any:
+    graph = chain(adapter, note).compile(checkpointer=saver)
+    graph.invoke({"docs": docs(), "notes": [MARKER]}, thread(), durability=durability)
+    return graph
+
+
 def streamed_input(adapter: LangGraphAdapter, saver: Any, durability: Any) -> Any:
     graph = adapter.compile(chain(adapter, note), checkpointer=saver)
     for _ in graph.stream({"docs": docs()}, thread(), durability=durability, stream_mode="debug"):
@@ -275,6 +283,7 @@ ROUTES: tuple[Run, ...] = (
     node_output_of_a_plainly_compiled_graph,
     output_of_nodes_nobody_wrapped,
     graph_input,
+    input_of_a_plainly_compiled_graph,
     streamed_input,
     input_in_a_batch,
     input_that_was_externalized_by_hand,
@@ -366,9 +375,9 @@ def test_the_search_would_find_a_payload(tmp_path: Path) -> None:
 
     for kind in ("sqlite", "memory"):
         with searched_saver(kind, tmp_path) as (saver, stored):
-            graph = chain(adapter, retrieve).compile(checkpointer=saver)
+            graph = chain(adapter, retrieve, wrap=False).compile(checkpointer=saver)
             with pytest.warns(UserWarning, match="compile"):
-                graph.invoke({"docs": docs()}, thread())
+                graph.invoke({"question": "?"}, thread())
             assert MARKER.encode() in stored()
 
 

@@ -18,7 +18,12 @@ from ropewalk.adapters.langgraph.typed.channels import (
     ExternalizedValue,
     InlineAggregate,
 )
-from ropewalk.adapters.langgraph.typed.graph import AdaptedGraph, adapted, wrapped
+from ropewalk.adapters.langgraph.typed.graph import (
+    AdaptedGraph,
+    adapted,
+    externalize_inputs,
+    wrapped,
+)
 from ropewalk.adapters.langgraph.typed.state import (
     GraphState,
     Pairs,
@@ -71,8 +76,8 @@ class LangGraphAdapter(StateAdapter):
 
     `schema()` is for `StateGraph`, and `wrap_node` for its nodes and paths. A node reads a dict
     that loads externalized values lazily, and returns its usual result; checkpoints get
-    references. Compile with `compile`, so that this also holds for the graph's input, for
-    `Command` as input, and for `update_state`, which pass no node.
+    references, also for the graph's input. Compile with `compile`, so that this also holds for
+    `Command` as input and for `update_state`, which pass no node.
 
     `inline_threshold_bytes` is the maximum size of an inline field in a checkpoint.
     """
@@ -100,6 +105,7 @@ class LangGraphAdapter(StateAdapter):
         self._externalized = {n for n, field in self._fields.items() if field.is_externalized}
         self._serde = JsonPlusSerializer()
         self._schema = self._made_schema()
+        externalize_inputs()
 
     # Building a graph.
 

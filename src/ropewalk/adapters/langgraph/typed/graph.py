@@ -248,11 +248,33 @@ def adapted(adapter: LangGraphAdapter, builder: Any, options: Mapping[str, Any])
                 "StateGraph(adapter.schema()), so that its channels keep references"
             )
     compiled = _with_wrapped_nodes(adapter, builder).compile(**options)
-    compiled.channels[START] = InputValue(adapter, builder.input_schema)
     made = AdaptedGraph.__new__(AdaptedGraph)
     made.__dict__.update(vars(compiled))
     made.adapter = adapter
     return made
+
+
+def externalize_inputs() -> None:
+    """Have `StateGraph.compile` externalize the input of graphs that have channels of an adapter.
+
+    LangGraph makes the channel of the input inside `compile`, and stores what is in it before any
+    node or channel of ours runs. Nothing else changes, and no other graph does.
+    """
+    plain = StateGraph.compile
+    if hasattr(plain, _MARK):
+        return
+
+    @wraps(plain)
+    def compile(self: Any, *arguments: Any, **options: Any) -> Any:
+        compiled = plain(self, *arguments, **options)
+        for channel in self.channels.values():
+            if isinstance(channel, (ExternalizedValue, ExternalizedAggregate)):
+                compiled.channels[START] = InputValue(channel.adapter, self.input_schema)
+                break
+        return compiled
+
+    setattr(compile, _MARK, True)
+    StateGraph.compile = compile  # type: ignore[method-assign]
 
 
 class AdaptedGraph(CompiledStateGraph[Any, Any, Any, Any]):
