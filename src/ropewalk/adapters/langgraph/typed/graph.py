@@ -274,7 +274,7 @@ def externalize_inputs() -> None:
         return compiled
 
     setattr(compile, _MARK, True)
-    StateGraph.compile = compile  # type: ignore[method-assign]
+    StateGraph.compile = compile
 
 
 class AdaptedGraph(CompiledStateGraph[Any, Any, Any, Any]):
