@@ -8,6 +8,7 @@
             return lambda clock: MyStore(tmp_path, clock=clock)
 
 `StoreContract` is for stores, `BaseStoreContract` for those of LangGraph, which it needs.
+`SessionContract` is for adapters that store the conversations of a framework.
 `FaultStore` fails when a test says so, `FaultyBus` loses messages. `crash_states` makes the
 folders that a power loss may leave. `ropewalk.testing.helpers` has what tests of stores need
 again and again. The suites need pytest, nothing else does. No other part of Ropewalk imports
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ropewalk.testing.helpers import Clock
     from ropewalk.testing.key_values import KVStoreContract
     from ropewalk.testing.langgraph_stores import BaseStoreContract as BaseStoreContract
+    from ropewalk.testing.sessions import SessionContract, SessionKit
     from ropewalk.testing.threads import ThreadContract
 
 __all__ = [
@@ -51,6 +53,8 @@ __all__ = [
     "Outcome",
     "RecordingFilesystem",
     "RemoteBusContract",
+    "SessionContract",
+    "SessionKit",
     "StoreContract",
     "ThreadContract",
     "crash_states",
@@ -64,6 +68,7 @@ _HOMES = {
     "buses": "BusContract RemoteBusContract",
     "_crashes": "CrashState Journal Mark RecordingFilesystem crash_states recording",
     "_stores": "StoreContract",
+    "sessions": "SessionContract SessionKit",
     "threads": "ThreadContract",
     "faults": "Fault FaultStore Outcome fail_every_call",
     "faulty_bus": "FaultyBus",

@@ -225,6 +225,7 @@ class Transcript(Closes):
         user = self.user_id if user_id is None else user_id
         made = Transcript(id, self.threads, user_id=user, shape=self.shape)
         made._thread.history.adopt_branch(MAIN, self._thread.history, start)
+        made._seen = start.id
         return made
 
     def rollback(self, to: int | str | None = None, *, steps: int = 1) -> str:
