@@ -429,11 +429,12 @@ class LogStore(LogReader):
         return collect_contents(self, dropped, recent, grace)
 
     def _close_packer(self) -> bool:
-        """Pack what is left of long tails; whether there was anything."""
+        """Pack what is left of long tails; whether anything was packed since the store opened."""
         self._packer.close()
+        done = self._packer.packed
         with suppress(RopewalkError):
-            return pack_all(self, list(self._spaces_known), FEWEST_AT_CLOSE) > 0
-        return False
+            done += pack_all(self, list(self._spaces_known), FEWEST_AT_CLOSE)
+        return done > 0
 
     def _watch_tail(self, cache: SpaceCache, space: str, sequence: int, size: int) -> None:
         """Ask the packer to pack a tail that has become long."""

@@ -40,6 +40,8 @@ class Packer:
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
         self._closed = False
+        self.packed = 0
+        """How many records it has packed."""
         self._pace = Pace()
 
     def request(self, space: str) -> None:
@@ -79,7 +81,7 @@ class Packer:
                 del self._waiting[space]
                 self._pace.hurried = bool(self._waiting)
             try:
-                pack(self._store, space)
+                self.packed += pack(self._store, space)
             except RopewalkError as error:
                 # An unpacked tail is only larger. If it is damaged, its readers get the error.
                 _log.warning("the log of %s could not be packed: %s", space, error)

@@ -81,6 +81,19 @@ def test_closing_gives_back_what_packing_freed(tmp_path: Path) -> None:
     assert folder_bytes(store.path) < 100_000
 
 
+def test_closing_gives_back_what_was_packed_before(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store", durability="relaxed")
+    for seed in range(3):  # Beside which a tail is less than a tenth of the file.
+        store.commit(SPACE, [value(noise(1_000_000, seed=seed))])
+    for number in range(128):
+        point(store, value(noise(1500, seed=number % 3) + bytes([number])), f"branch/{number}")
+    store.close()
+
+    with connected(store.path) as db:
+        (free,) = db.execute("PRAGMA freelist_count").fetchone()
+    assert free == 0
+
+
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True])
 def test_a_limit_is_a_number_of_bytes(tmp_path: Path, limit: object) -> None:
     with pytest.raises(InvalidInput):

@@ -36,6 +36,9 @@ LAYOUT: Final = 2
 SEQUENCE_BITS: Final = 32
 LAST: Final = (1 << SEQUENCE_BITS) - 1
 
+_FREE: Final = 64 * 1024
+"""More free bytes than this are given back, however large the file is."""
+
 # Rows that are larger than a page go on in pages of their own, which they fill: so small
 # pages leave the least unused, and a small commit writes the fewest bytes.
 BEFORE_TABLES: Final = ("PRAGMA page_size = 1024", "PRAGMA auto_vacuum = INCREMENTAL")
@@ -189,8 +192,9 @@ def used_bytes(db: sqlite3.Connection) -> int:
 
 
 def has_many_free_pages(db: sqlite3.Connection) -> bool:
-    """Whether more than a tenth of the file is free."""
-    return 10 * pragma(db, "freelist_count") > pragma(db, "page_count")
+    """Whether more than a tenth of the file is free, or 64 KB of it."""
+    free = pragma(db, "freelist_count")
+    return free * pragma(db, "page_size") > _FREE or 10 * free > pragma(db, "page_count")
 
 
 def pragma(db: sqlite3.Connection, name: str) -> int:
