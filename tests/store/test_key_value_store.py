@@ -244,7 +244,7 @@ def test_the_cell_of_a_space_stays_small_with_many_refs() -> None:
 
     assert len(store.refs(SPACE)) == 1500
     store.close()
-    assert len([key for key in kv.data if key.startswith(PARTS)]) < 1500 / 128 + 8
+    assert len([key for key in kv.data if key.startswith(PARTS)]) < 1500 / 64 + 8
 
 
 # Following a space.

@@ -57,6 +57,12 @@ LARGE_TEXT: Final = 32 * 1024
 """Chunks of a commit that have at least so many bytes together are stored as shared objects."""
 
 _PLACES: Final = 1 << 14
+_HELD: Final = 4 * DICTIONARY
+"""How many bytes of large records are held for each space, to be dictionaries."""
+_LARGE_NODE: Final = 1024
+"""Nodes of fewer bytes do not count where records are compared."""
+_END: Final = 32
+_LENGTH: Final = 3  # At most, of the length that a node begins with.
 _SPACES: Final = 1024
 
 
@@ -96,18 +102,56 @@ class Append(Batch):
         return compress(self.body, dictionary)
 
 
+class Large(NamedTuple):
+    """A large record, as a dictionary of a later one of its group.
+
+    What changes is often a few large nodes in turn. So of several records the one is taken that
+    holds other versions of the same nodes, which mostly begin or end alike.
+    """
+
+    sequence: int
+    body: bytes
+    ends: frozenset[bytes]
+    """How its large nodes begin and end."""
+
+    def resemblance(self, nodes: Sequence[tuple[bytes, bytes, int]]) -> int:
+        """How many bytes of another record are in nodes that resemble those of this one."""
+        ends = self.ends
+        return sum([size for start, end, size in nodes if start in ends or end in ends])
+
+
+def _large_nodes(append: Append) -> list[tuple[bytes, bytes, int]]:
+    """How the large nodes of a record begin and end, and their sizes."""
+    return [
+        (one.payload[_LENGTH : _LENGTH + _END], one.payload[-_END:], len(one.payload))
+        for one in append.objects
+        if len(one.payload) >= _LARGE_NODE
+    ]
+
+
 class Tip(NamedTuple):
-    """The dictionary for the next record. A tuple, because threads replace it without a lock."""
+    """The end of a log, and what may be the dictionary of the next record.
+
+    A tuple, because threads replace it without a lock.
+    """
 
     last: int
     """The last record that this process appended."""
     leans_on: int
     body: bytes
-    """The end of the body of record `leans_on`: the dictionary of the next."""
+    """The end of the body of record `leans_on`: the dictionary of the next, unless it is large."""
+    large: tuple[Large, ...] = ()
+    """Large records of the group, each of which a later one of this process leans on."""
 
-    def dictionary(self) -> tuple[int | None, bytes | None]:
+    def dictionary(self, append: Append) -> tuple[int | None, bytes | None]:
         """The dictionary for the next record and whose body it is; none at the start of a group."""
-        return (self.leans_on, self.body) if self.body and self.last % GROUP else (None, None)
+        if not self.body or not self.last % GROUP:
+            return None, None
+        if self.large and len(append.body) > SMALL_BODY:
+            nodes = _large_nodes(append)
+            best = max(self.large, key=lambda one: (one.resemblance(nodes), one.sequence))
+            return best.sequence, best.body
+        return self.leans_on, self.body
 
     def after(self, sequence: int, append: Append) -> Tip:
         """The tip after a record was appended.
@@ -117,9 +161,16 @@ class Tip(NamedTuple):
         """
         body = append.body
         follows = append.leans and sequence - 1 == self.last and self.last % GROUP
+        large = self.large if follows else ()
         if follows and len(body) <= len(self.body) * 5 // 4 <= SMALL_BODY:
-            return Tip(sequence, self.leans_on, self.body)
-        return Tip(sequence, sequence, body[-DICTIONARY:])
+            return Tip(sequence, self.leans_on, self.body, large)
+        end = body[-DICTIONARY:]
+        if len(body) > SMALL_BODY:
+            ends = frozenset([one for node in _large_nodes(append) for one in node[:2]])
+            large = (*large, Large(sequence, end, ends))
+            while sum([len(one.body) for one in large]) > _HELD:
+                large = large[1:]
+        return Tip(sequence, sequence, end, large)
 
 
 class SpaceCache:
@@ -139,9 +190,9 @@ class SpaceCache:
         self.segment = 0
         """The key of the segment that was read last."""
 
-    def dictionary(self) -> tuple[int | None, bytes | None]:
+    def dictionary(self, append: Append) -> tuple[int | None, bytes | None]:
         """The dictionary for the next record, as `Tip.dictionary`."""
-        return self.tip.dictionary()
+        return self.tip.dictionary(append)
 
 
 class Places(dict["ObjectId", "Place"]):

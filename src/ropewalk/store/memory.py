@@ -198,7 +198,7 @@ class MemoryStore(LogStore):
         assert isinstance(batch, Append)
         data, shared = self._data, batch.shared
         large = len(batch.body) > _LARGE
-        dictionary, known = self._space(batch.space).dictionary() if large else (None, None)
+        dictionary, known = self._space(batch.space).dictionary(batch) if large else (None, None)
         frame = batch.frame(known)
         frames = {id: shared_frame(one) for id, one in shared.items() if id not in data.shared}
         with data.lock:

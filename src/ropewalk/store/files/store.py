@@ -188,7 +188,7 @@ class FileStore(FolderStore):
         with self._lock.using(), system_errors(self.path):
             staged = self._stage(batch) if batch.shared else {}
             cache = self._space(batch.space)
-            dictionary, known = cache.dictionary()
+            dictionary, known = cache.dictionary(batch)
             frame = batch.frame(known)
             try:
                 with self._writing() as lock:

@@ -262,7 +262,7 @@ class PostgresStore(LogStore):
             self._share(batch.shared)
         space = batch.space
         cache = self._space(space)
-        dictionary, known = cache.dictionary()
+        dictionary, known = cache.dictionary(batch)
         draft = Draft(batch, cache.tip.last, dictionary, batch.frame(known))
         while True:
             member = Member(draft, len(draft.frame))

@@ -342,9 +342,12 @@ def _framed(
     batch: Append, cache: SpaceCache, leans: int, sequence: int, frames: dict[int | None, bytes]
 ) -> tuple[int | None, bytes]:
     """The record whose dictionary this one uses, and its frame; `frames` caches encoded ones."""
-    dictionary, body = cache.dictionary()
-    if dictionary is not None and not (dictionary == leans and same_group(sequence, leans)):
+    dictionary, body = cache.dictionary(batch)
+    # While the last record of this store object is there, its dictionaries are there, too.
+    there = cache.tip.last == leans
+    if dictionary is not None and not (there and same_group(sequence, dictionary)):
         dictionary = body = None
     if dictionary not in frames:
         frames[dictionary] = batch.frame(body)
+    batch.leans = dictionary is not None
     return dictionary, frames[dictionary]

@@ -155,7 +155,7 @@ class RedisStore(LogStore):
     def _commit(self, batch: Batch) -> Operation:  # noqa: C901 - one story: each answer of the script
         assert isinstance(batch, Append)
         space, cache = batch.space, self._space(batch.space)
-        dictionary, known = cache.dictionary()
+        dictionary, known = cache.dictionary(batch)
         frame = batch.frame(known)
         brought = self._stage(batch) if batch.shared else {}
         latest = _JUST_NOW if batch.fresh else REMEMBERED_WRITES

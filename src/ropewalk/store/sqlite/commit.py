@@ -63,7 +63,7 @@ class SqliteLog(FolderStore):
         pack = self._pack_of(batch) if batch.shared else None
         cache = self._space(batch.space)
         tip = cache.tip
-        dictionary, known = tip.dictionary()
+        dictionary, known = tip.dictionary(batch)
         frame = batch.frame(known)
 
         def work(db: sqlite3.Connection) -> Operation:
