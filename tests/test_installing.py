@@ -123,6 +123,11 @@ MISSING = [
     ("langgraph", "langgraph", "from ropewalk.testing import BaseStoreContract"),
     ("langchain", "langchain_core", "import ropewalk.adapters.langchain"),
     ("autogen", "autogen_core", "from ropewalk.adapters.autogen import CoherenceAdapter"),
+    (
+        "agent-framework",
+        "agent_framework",
+        "from ropewalk.adapters.agent_framework import RopewalkCheckpointStorage",
+    ),
     ("crewai", "crewai", "from ropewalk.adapters.crewai import CoherenceAdapter"),
     ("agentflow", "agentflow", "import ropewalk.adapters.agentflow"),
     ("pyagenity", "pyagenity", "import ropewalk.adapters.pyagenity"),

@@ -359,7 +359,7 @@ class Timeline:
         before, reverted = self._step(checkpoint_id, "reverted")
         return self._apply(f"Reverted {reverted.short}", reverted.root, before.root, mergers)
 
-    def fork(self, name: str, from_checkpoint: str | None = None) -> Timeline:
+    def fork(self: T, name: str, from_checkpoint: str | None = None) -> T:
         """A new timeline that begins at a checkpoint and shares all that is stored.
 
         Raises `Conflict` if there is a timeline of that name.

@@ -1,0 +1,70 @@
+"""`TeamTimeline`: the saved states of a team as a timeline; needs no AutoGen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from ropewalk.errors import Conflict, NotFound
+from ropewalk.timeline import Checkpoint, Timeline
+
+
+class HasState(Protocol):
+    """A team, an agent, a runtime or a model context of AutoGen."""
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """Its state."""
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+
+
+class TeamTimeline(Timeline):
+    """A timeline whose states are those of a team, or of anything else with `save_state`.
+
+    Stores the state whenever `save_state` is called, as one step that takes the room of what
+    changed since the last. What a timeline can do, this can: `rollback`, `undo`, `branch` and
+    `fork` choose where the next `load_state` goes on.
+    """
+
+    _loaded: str | None = None
+    """The checkpoint at which the team is; None before the first."""
+
+    async def save_state(
+        self,
+        team: HasState,
+        description: str = "",
+        *,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Checkpoint:
+        """Save the state of a team that is not running, as the next step of the current branch.
+
+        Raises `RefMoved`, with nothing saved, if the branch is not where this object last loaded
+        or saved: somebody else saved a step or rolled the team back, so load it again. The states
+        of a team that two processes ran are not merged.
+        """
+        if self._loaded is None and await self.ahead() is not None:
+            raise Conflict(
+                f"timeline {self.name!r} has steps already, and the team has not loaded them: call "
+                "load_state() first, or choose another name"
+            )
+        state = await team.save_state()
+        made = await self.acheckpoint(state, metadata, description, expect=self._loaded)
+        self._loaded = made.id
+        return made
+
+    async def load_state(self, team: HasState) -> Checkpoint:
+        """Put a team where the current branch is, and return that checkpoint.
+
+        Raises `NotFound` if nothing was saved yet.
+        """
+        head = await self.ahead()
+        if head is None:
+            raise NotFound(f"timeline {self.name!r} has no state yet: nothing was saved")
+        await team.load_state(await self._threads.run(lambda: head.state))
+        self._loaded = head.id
+        return head
+
+    async def ahead(self) -> Checkpoint | None:
+        """The asynchronous twin of `head`."""
+        return await self._threads.run(lambda: self.head)
