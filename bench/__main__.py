@@ -39,7 +39,8 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         "scenarios",
         nargs="*",
         metavar="SCENARIO",
-        help=f"some of: {known}; engines, threads, langgraph, coherence or 'state-*' are several",
+        help=f"some of: {known}; engines, threads, langgraph, frameworks, coherence or 'state-*' "
+        "are several",
     )
     parser.add_argument("--quick", action="store_true", help="small sizes, one repetition")
     parser.add_argument("--repeat", type=int, metavar="N", help="repetitions of every side")
