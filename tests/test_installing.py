@@ -128,6 +128,7 @@ MISSING = [
         "agent_framework",
         "from ropewalk.adapters.agent_framework import RopewalkCheckpointStorage",
     ),
+    ("deepagents", "deepagents", "from ropewalk.adapters.deepagents import RopewalkBackend"),
     ("crewai", "crewai", "from ropewalk.adapters.crewai import CoherenceAdapter"),
     ("agentflow", "agentflow", "import ropewalk.adapters.agentflow"),
     ("pyagenity", "pyagenity", "import ropewalk.adapters.pyagenity"),

@@ -9,7 +9,8 @@
 
 `StoreContract` is for stores, `BaseStoreContract` for those of LangGraph, which it needs.
 `SessionContract` is for adapters that store the conversations of a framework.
-`FaultStore` fails when a test says so, `FaultyBus` loses messages. `crash_states` makes the
+`FaultStore` fails when a test says so, `FaultyBus` loses messages. `ModelServer` stands for the
+model of an agent. `crash_states` makes the
 folders that a power loss may leave. `ropewalk.testing.helpers` has what tests of stores need
 again and again. The suites need pytest, nothing else does. No other part of Ropewalk imports
 this package.
@@ -37,11 +38,13 @@ if TYPE_CHECKING:
     from ropewalk.testing.helpers import Clock
     from ropewalk.testing.key_values import KVStoreContract
     from ropewalk.testing.langgraph_stores import BaseStoreContract as BaseStoreContract
+    from ropewalk.testing.model_server import Call, ModelRequest, ModelServer, Turn, by_turn
     from ropewalk.testing.sessions import SessionContract, SessionKit
     from ropewalk.testing.threads import ThreadContract
 
 __all__ = [
     "BusContract",
+    "Call",
     "Clock",
     "CrashState",
     "Fault",
@@ -50,6 +53,8 @@ __all__ = [
     "Journal",
     "KVStoreContract",
     "Mark",
+    "ModelRequest",
+    "ModelServer",
     "Outcome",
     "RecordingFilesystem",
     "RemoteBusContract",
@@ -57,6 +62,8 @@ __all__ = [
     "SessionKit",
     "StoreContract",
     "ThreadContract",
+    "Turn",
+    "by_turn",
     "crash_states",
     "fail_every_call",
     "recording",
@@ -75,6 +82,7 @@ _HOMES = {
     "helpers": "Clock",
     "key_values": "KVStoreContract",
     "langgraph_stores": "BaseStoreContract",
+    "model_server": "Call ModelRequest ModelServer Turn by_turn",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
