@@ -33,12 +33,6 @@ def test_what_is_no_fence_is_refused(store: Store, fence: Any) -> None:
         store.commit(SPACE, fence=fence)
 
 
-@pytest.mark.parametrize("epoch", [True, False, "1", 1.0, -1, []])
-def test_what_is_no_epoch_is_refused(store: Store, epoch: Any) -> None:
-    with pytest.raises(InvalidInput, match="epoch"):
-        store.commit(SPACE, epoch=epoch)
-
-
 @pytest.mark.parametrize("operation", ["x", "", 0, False, [], [("a", 1)], b""])
 def test_metadata_that_is_no_mapping_is_refused(store: Store, operation: Any) -> None:
     with pytest.raises(InvalidInput, match="metadata is a dict"):

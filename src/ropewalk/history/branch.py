@@ -214,7 +214,7 @@ class Branch:
                 elif head is not self._seen and _id(head) != _id(self._seen):
                     return self._merge(written, notes, mergers, id)
                 try:
-                    made = self._send(written, head, self._epoch, notes, id)
+                    made = self._send(written, head, notes, id)
                 except RefMoved as moved:
                     if expected is None:
                         raise
@@ -402,13 +402,13 @@ class Branch:
 
         def attempt() -> Commit:
             nonlocal after
-            head, epoch = self._head
+            head = self._head.commit
             root = None if head is None else head.root
             edited, said = self._edited(edit, root), notes
             if base not in (_NEWEST, root):
-                epoch, said = None, notes.merged()  # It needs objects that the head may not reach.
+                said = notes.merged()
             try:
-                made = self._send(edited, head, epoch, said, id, "update", after)
+                made = self._send(edited, head, said, id, "update", after)
             except RefMoved as error:
                 if after is not None and error.name == after.ref:
                     after = None  # An undo removed it, so it is no parent.
@@ -432,13 +432,12 @@ class Branch:
         self,
         change: Written | Edited,
         head: Commit | None,
-        epoch: int | None,
         notes: Notes,
         write_id: str,
         action: str = "commit",
         after: Aside | None = None,
     ) -> Commit:
-        """Send one commit on top of the head; its needs were in the store at `epoch`."""
+        """Send one commit on top of the head."""
         moves = []
         if head is None:
             # A first commit has no parents, so a commit kept aside cannot become one.
@@ -454,7 +453,6 @@ class Branch:
             [Move(self._ref, None if head is None else head.id, commit.id), *moves],
             {"action": action, "branch": self.name},
             write_id=write_id,
-            epoch=epoch,
             step=commit,
         )
         return self._landed(commit, operation)

@@ -112,7 +112,7 @@ class Commits:
             while len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
 
-    def land(  # noqa: PLR0913 - as `Store.commit`
+    def land(
         self,
         objects: Sequence[Object],
         needs: Sequence[ObjectId],
@@ -120,7 +120,6 @@ class Commits:
         metadata: Mapping[str, Scalar],
         *,
         write_id: str | None = None,
-        epoch: int | None = None,
         fence: Sequence[Fence] | None = None,
         share: bool = False,
         step: Commit | None = None,
@@ -146,7 +145,6 @@ class Commits:
                     moves,
                     operation=metadata,
                     write_id=str(id),
-                    epoch=epoch,
                     fence=fence,
                     share=share,
                     step=step,

@@ -205,7 +205,6 @@ class Store(ABC):
         fence: Fence | Sequence[Fence] | None = None,
         operation: Mapping[str, Scalar] | None = None,
         write_id: str | None = None,
-        epoch: int | None = None,
         share: bool = False,
         step: Commit | None = None,
         fresh: bool = False,
@@ -219,10 +218,7 @@ class Store(ABC):
 
         `needs` lists every object that the new ones link to and that is not among them:
         objects of the space, or shared ones. That they could be read does not mean that they
-        are still there. With `epoch` the caller vouches for them: it is the epoch at which a
-        commit that wrote or needed them succeeded, or that of a `view` whose refs reach them.
-        While it is the space's current one, an engine may skip looking them up; those of
-        Ropewalk look all the same.
+        are still there.
 
         `operation` is metadata for the log. Two of its keys mean something to the store:
         `key`, at most 16 bytes, is what `find` looks for, and `step` is the id of a commit
@@ -249,7 +245,6 @@ class Store(ABC):
             fence,
             operation,
             write_id,
-            epoch,
             share=share,
             step=step,
             fresh=fresh,

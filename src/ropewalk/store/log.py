@@ -392,7 +392,6 @@ class LogStore(LogReader):
             batch.write_id,
             batch.time,
             batch.metadata,
-            batch.epoch,
             step=step,
             fresh=batch.fresh,
             objects=private,

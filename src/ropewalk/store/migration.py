@@ -233,7 +233,6 @@ class _Space:
                 None,
                 metadata,
                 write_id,
-                None,
                 share=self._space == CONTENT_SPACE,
                 step=_step(objects, moves),
                 fresh=True,

@@ -72,8 +72,6 @@ class Batch:
     write_id: str
     time: int
     metadata: Mapping[str, Scalar]
-    epoch: int | None
-    """The epoch at which the caller knew its needs to be there; a `LogStore` does not use it."""
     share: bool = False
     """Whether its objects are for every space."""
     step: Commit | None = None
@@ -123,7 +121,6 @@ def prepare(  # noqa: PLR0913 - as `Store.commit`
     fence: Fence | Sequence[Fence] | None,
     operation: Mapping[str, Scalar] | None,
     write_id: str | None,
-    epoch: int | None,
     *,
     share: bool,
     step: Commit | None,
@@ -135,8 +132,6 @@ def prepare(  # noqa: PLR0913 - as `Store.commit`
     except TypeError:
         check_space(space)
     checked = check_moves(space, moves)
-    if epoch is not None and (type(epoch) is not int or epoch < 0):
-        expect_whole(epoch, 0, "an epoch")
     if write_id is not None and not fresh:
         check_write_id(write_id)
     if step is not None and not isinstance(step, Commit):
@@ -155,7 +150,6 @@ def prepare(  # noqa: PLR0913 - as `Store.commit`
         os.urandom(16).hex() if write_id is None else write_id,
         time.time_ns() // 1000,
         metadata,
-        epoch,
         share=share,
         step=step,
         fresh=fresh or write_id is None,

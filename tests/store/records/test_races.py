@@ -47,7 +47,6 @@ class Case(NamedTuple):
     needs: list[Object] = []  # noqa: RUF012 - never changed
     space: str = SPACE
     share: bool = False
-    trusted: bool = False
     beside: bool = False
     """Whether killed writers left something in the same space."""
 
@@ -60,11 +59,9 @@ class Case(NamedTuple):
 CASES = [
     Case("shared", [ON_OLD], [OLD]),
     Case("shared, in a new space", [ON_OLD], [OLD], NEW_SPACE),
-    Case("shared, trusted", [ON_OLD], [OLD], trusted=True),
     Case("shared, written again", [OLD], share=True),
     Case("shared, new", [NEW], share=True, beside=True),
     Case("its own", [ON_OWN], [OWN]),
-    Case("its own, trusted", [ON_OWN], [OWN], trusted=True),
     Case("large", LARGE, beside=True),
 ]
 by_name = {case.name: case for case in CASES}
@@ -72,8 +69,8 @@ cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
 
 
-def begin(engine: Engine, beside: bool) -> tuple[Data, int]:
-    """A store with something that nothing reaches, and its epoch."""
+def begin(engine: Engine, beside: bool) -> Data:
+    """A store with something that nothing reaches."""
     data: Data = {}
     store = engine.opened(data)
     store.commit(SPACE, [KEPT], moves=[Move(MAIN, None, KEPT.id)])
@@ -81,21 +78,21 @@ def begin(engine: Engine, beside: bool) -> tuple[Data, int]:
     store.commit(SPACE, moves=[Move("branch/own", OWN.id, None)])
     store.commit(OTHER_SPACE, [OLD], moves=[Move("branch/old", None, OLD.id)], share=True)
     store.commit(OTHER_SPACE, moves=[Move("branch/old", OLD.id, None)])
-    done = store.commit(SPACE)
+    store.commit(SPACE)
     store.commit(OTHER_SPACE)
     if beside:
         store._parts.set_many({f"{PARTS}{SPACE}/{'0' * 16}": b"?", f"{PACKS}{'0' * 16}": b"?"})
-    return data, done.epoch
+    return data
 
 
-def write(store: Store, case: Case, epoch: int, branch: str) -> None:
+def write(store: Store, case: Case, branch: str) -> None:
     """Let a ref lead to the objects of a case; send again what was collected."""
     for _ in range(9):
         try:
             store.commit(
                 case.space, case.objects, [one.id for one in case.needs],
                 [Move(branch, None, case.target.id)],
-                share=case.share, epoch=epoch if case.trusted else None,
+                share=case.share,
             )  # fmt: skip
         except MissingObjects:
             store.commit(case.space, case.needs, share=OLD in case.needs)
@@ -121,7 +118,7 @@ class Race:
 
     def __init__(self, engine: Engine, case: Case, writers: int = 1, knows: bool = False) -> None:
         self.engine, self.case = engine, case
-        self.data, epoch = begin(engine, case.beside)
+        self.data = begin(engine, case.beside)
         self.collection, collector = engine.stepping(self.data)
         self.commits: list[Steps] = []
         for number in range(writers):
@@ -129,7 +126,7 @@ class Race:
             if knows:
                 assert writer.missing([one.id for one in case.needs], case.space) == []
                 writer.view(SPACE)
-            steps.run(partial(write, writer, case, epoch, f"branch/{number}"))
+            steps.run(partial(write, writer, case, f"branch/{number}"))
             self.commits.append(steps)
         self.collection.run(partial(collect, collector))
         self.commit = self.commits[0]
@@ -232,7 +229,7 @@ def gives_up(store: CellStore, choose: random.Random, name: str) -> None:
 
 def goes_on(store: CellStore, choose: random.Random, name: str) -> None:
     """Commit, and send again what is missing."""
-    write(store, choose.choice(CASES), 1, name)
+    write(store, choose.choice(CASES), name)
 
 
 def removes(store: CellStore, choose: random.Random, name: str) -> None:
@@ -258,7 +255,7 @@ def collects(store: CellStore, choose: random.Random, name: str) -> None:
 def campaign(engine: Engine, seed: int) -> None:
     """Play a round, and look at what is left."""
     choose = random.Random(seed)
-    data, _ = begin(engine, choose.random() < 0.5)
+    data = begin(engine, choose.random() < 0.5)
     players: list[Steps] = []
     for play in (collects, collects, packs, removes, gives_up, goes_on, goes_on):
         if choose.random() < 0.7:

@@ -131,21 +131,16 @@ class CommitContract(Base):
 
     def test_a_ref_never_points_to_nothing(self, store: Store) -> None:
         gone = value("gone")
-        epoch = store.view(SPACE).epoch
 
         with pytest.raises(MissingObjects):
             store.commit(SPACE, moves=[Move(MAIN, None, gone.id)])
-        with pytest.raises(MissingObjects):
-            store.commit(SPACE, moves=[Move(MAIN, None, gone.id)], epoch=epoch)
 
         assert store.ref(SPACE, MAIN) is None
 
-    def test_the_epoch_of_an_operation_serves_the_next_commit(self, store: Store) -> None:
-        one, two = value("one"), value("two")
-        done = point(store, one)
+    def test_an_operation_says_the_epoch_of_its_space(self, store: Store) -> None:
+        done = point(store, value("one"))
 
         assert done.epoch == store.view(SPACE).epoch
-        store.commit(SPACE, [two], needs=[one.id], epoch=done.epoch)
 
     def test_spaces_are_independent(self, store: Store) -> None:
         one, two = value("one"), value("two")
@@ -263,7 +258,6 @@ class CommitContract(Base):
             needs=[value("gone").id],
             fence=Fence(ref_name("lease", "stale"), 99),
             write_id="w",
-            epoch=7,
         )
 
         assert again == first

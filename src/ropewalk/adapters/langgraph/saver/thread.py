@@ -369,7 +369,6 @@ class GraphThread:
             landing.needs,
             (landing.move,),
             landing.metadata,
-            epoch=epoch,
             step=landing.steps[-1].commit if landing.steps else None,
         )
         with self._coding:
