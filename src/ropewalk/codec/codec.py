@@ -21,6 +21,7 @@ from ropewalk.codec.decoder import Decoder, check_canonical, no_links
 from ropewalk.codec.frames import is_array, open_frame, step_of, take_array
 from ropewalk.codec.msgpack import (
     ATTEMPTS,
+    COPIED,
     DEEP_NESTING,
     FREE_NESTED,
     MAX_NESTED,
@@ -34,9 +35,11 @@ from ropewalk.codec.msgpack import (
     hidden_failure,
     holds_binary,
     holds_packed,
+    may_hold_binary,
     nesting_exceeds,
     nests,
     pack,
+    pack_exact_binary,
     says_too_deep,
 )
 from ropewalk.codec.paths import Field, Path, format_path
@@ -225,11 +228,14 @@ class Codec:
             return None
         if not exact or type(value) in _LEAVES:
             return data
+        may_be_binary = may_hold_binary(data)
+        if may_be_binary and len(data) <= COPIED:
+            found = pack_exact_binary(value)
+            if found is not None:
+                return found
         if holds_packed(value, len(data)):
             raise TypeError("it holds an Ext or Fragment")
-        if (0xC4 in data or 0xC5 in data or 0xC6 in data) and holds_binary(data):
-            return None
-        return data
+        return None if may_be_binary and holds_binary(data) else data
 
     def _pack_own(self, own: list[Any] | dict[Any, Any], depth: int) -> bytes:
         """Encode a container that no other thread holds; its items may be replaced."""
@@ -348,16 +354,8 @@ class Codec:
 
     def _pack_record(self, head: tuple[Any, ...], fields: dict[str, Any], depth: int) -> bytes:
         """The encoding of a record's content."""
-        try:
-            data = packb([*head, fields], None, OPTIONS)
-        except TypeError as exc:
-            if says_too_deep(exc):
-                raise
-        else:
-            # What stands beside the fields is ours.
-            if not holds_packed(fields, len(data)) and not holds_binary(data):
-                return data
-        return pack([*head, Fragment(self._pack_own(fields, depth))])
+        data = self._pack_alone([*head, fields])
+        return pack([*head, Fragment(self._pack_own(fields, depth))]) if data is None else data
 
 
 def codec_of(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 import marshal
+import operator
+import pickle
 from collections.abc import Callable
 from enum import Enum, IntEnum
+from functools import partial
 from itertools import compress
 from typing import Any, Final, NamedTuple
 
@@ -90,7 +93,8 @@ def pack(value: Any, hook: Callable[[Any], Any] | None = None) -> bytes:
     return ormsgpack.packb(value, hook, OPTIONS)
 
 
-_MARSHALLED = 1 << 16
+COPIED: Final = 1 << 16
+"""Up to so many bytes a value is copied to see the types in it, which is faster than a walk."""
 
 
 def unpack(data: bytes, hook: Callable[[int, bytes], Any] = Ext) -> Any:
@@ -156,13 +160,28 @@ def holds_binary(data: bytes) -> bool:
     return False
 
 
+def pack_exact_binary(value: Any) -> bytes | None:
+    """Encode what msgpack can say, if what it writes as binary is bytes; else None.
+
+    ormsgpack takes a bytearray or a memoryview for bytes. A pickle names a bytearray, and is made
+    of nothing else that ormsgpack takes for bytes or writes as it is. Both are made within one
+    call, so that no other thread changes the value between them. Nothing ever loads the pickle.
+    """
+    encoders = partial(ormsgpack.packb, value, None, OPTIONS), partial(pickle.dumps, value, 4)
+    try:
+        data, pickled = map(operator.call, encoders)
+    except (TypeError, pickle.PicklingError, RecursionError):
+        return None
+    return None if b"bytearray" in pickled else data
+
+
 def holds_packed(value: Any, size: int) -> bool:
     """Whether a value that was packed into so many bytes holds an Ext or Fragment.
 
     ormsgpack writes those without asking the hook. That they are not of a type that marshal
     knows is seen five times faster than by a walk, but it copies what it looks at.
     """
-    if size <= _MARSHALLED:
+    if size <= COPIED:
         try:
             marshal.dumps(value)
         except ValueError:
