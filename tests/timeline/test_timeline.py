@@ -98,6 +98,48 @@ def test_history_is_newest_first_and_bounded(agent: Timeline) -> None:
         agent.history("nowhere")
 
 
+def test_a_first_checkpoint_buries_nothing_that_was_saved_since_the_timeline_was_opened(
+    open_timeline: Opener,
+) -> None:
+    open_timeline().checkpoint({"began": True})
+    here, there = open_timeline(), open_timeline()
+    there.checkpoint({"began": True, "there": 1})
+
+    merged = here.checkpoint({"began": True, "here": 2})
+
+    assert merged.merged
+    assert here.get_state() == {"began": True, "here": 2, "there": 1}
+
+
+def test_a_first_checkpoint_that_cannot_be_merged_is_refused(open_timeline: Opener) -> None:
+    here, there = open_timeline(), open_timeline()
+    there.checkpoint({"goal": "there"})
+
+    with pytest.raises(MergeConflict, match="goal"):
+        here.checkpoint({"goal": "here"})
+
+    assert there.get_state() == {"goal": "there"}
+    assert len(there.history()) == 1
+
+
+def test_a_new_branch_and_an_undo_are_where_the_next_checkpoint_begins(
+    open_timeline: Opener,
+) -> None:
+    here = open_timeline()
+    for number in range(2):
+        here.checkpoint({"step": number})
+    here.branch("plan")
+    there = open_timeline(branch="plan")
+    there.checkpoint({"step": 1, "there": 1})
+    assert here.checkpoint({"step": 1, "here": 1}).merged
+    here.undo()
+    there.get_state()
+    there.checkpoint({"step": 1, "there": 2})
+
+    assert here.checkpoint({"step": 1, "there": 1, "here": 2}).merged
+    assert here.get_state() == {"step": 1, "there": 2, "here": 2}
+
+
 def test_another_process_goes_on_where_the_last_one_stopped(
     agent: Timeline, open_timeline: Opener
 ) -> None:

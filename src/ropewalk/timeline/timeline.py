@@ -108,6 +108,7 @@ class Timeline:
                 if branch != self._current and branch not in self._history.branches():
                     raise self._unknown_branch(branch)
                 self._current = branch
+            self._handle()  # What is there now is what the first checkpoint follows.
         except BaseException:
             self.close()
             raise
@@ -139,9 +140,10 @@ class Timeline:
         """Save a state as the next step of the current branch.
 
         Only what changed is stored, and it is durable when this returns. If another process
-        saved a step meanwhile, both changes are merged; where both changed the same path and
-        no merger resolves it, `MergeConflict` is raised with nothing changed. `write_id` is
-        an idempotency key: a step that is sent twice is saved once.
+        saved a step since this object was opened, read or saved the branch, both changes are
+        merged; where both changed the same path and no merger resolves it, `MergeConflict` is
+        raised with nothing changed. `write_id` is an idempotency key: a step that is sent
+        twice is saved once.
 
         With `expect`, a checkpoint or its id, nothing is merged: if the branch is not there
         any more, `RefMoved` is raised and nothing is saved.
@@ -290,6 +292,7 @@ class Timeline:
                     raise
                 return self.branch(name, from_checkpoint_id)  # Another process created it first.
             self._current = name
+            self._handle()
             return BranchInfo(name, True, start.id.hex(), start.generation, created=True)
 
     def switch_branch(self, name: str) -> BranchInfo:
@@ -370,6 +373,7 @@ class Timeline:
         if made._history.branches():
             raise Conflict(f"there is a timeline {name!r} already: choose another name")
         made._history.adopt_branch(MAIN, self._history, start)
+        made._handle().reset()
         return made
 
     # Tags.
@@ -664,6 +668,7 @@ class Timeline:
         elif self._current not in names:
             self._current = MAIN
         self._handles.clear()
+        self._handle()
 
     # The asynchronous face.
 
