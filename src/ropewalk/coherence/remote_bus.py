@@ -27,8 +27,7 @@ from ropewalk.errors import FormatError, InvalidInput, Rewound, RopewalkError, S
 from ropewalk.store import MemoryStore, Operation, Store, ref_name
 from ropewalk.store.forking import freed_after_fork, reset_after_fork
 from ropewalk.store.names import decode_part
-from ropewalk.store.pubsub import PATIENCE
-from ropewalk.store.retry import pauses
+from ropewalk.store.retry import PATIENCE, pauses
 from ropewalk.store.watch import Patience, watch
 from ropewalk.store.wrappers import WrapperStore
 from ropewalk.tree import ObjectId, read_commit

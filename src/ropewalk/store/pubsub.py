@@ -21,16 +21,13 @@ from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple, Protocol
 
 from ropewalk.store.forking import freed_after_fork, reset_after_fork
-from ropewalk.store.retry import pauses
+from ropewalk.store.retry import PATIENCE, pauses
 
 OUTBOX: Final = 4096
 """Messages that wait while the server is away: then the oldest are dropped."""
 
 CLOSES: Final = 1.0
 """Seconds that closing waits for a server."""
-
-PATIENCE: Final = 5.0
-"""Seconds after which a server that does not answer is taken for dead."""
 
 _SUBSCRIBES = 2.0  # Seconds that a new subscriber waits for the server at most.
 _LINGERS = 1.0  # Seconds that a connection stays although nobody subscribes any more.

@@ -12,6 +12,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Final
+
+PATIENCE: Final = 5.0
+"""Seconds after which a server that does not answer is taken for dead."""
 
 _FIRST_RECONNECT, _LAST_RECONNECT = 0.05, 1.0  # Seconds.
 

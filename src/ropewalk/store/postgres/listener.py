@@ -22,7 +22,8 @@ import psycopg
 from ropewalk.errors import NotAllowed, RopewalkError
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.postgres.pool import Connection, Pool, Settings, read_dsn, split_dsn
-from ropewalk.store.pubsub import PATIENCE, Listener, PubSub, Received, Sender
+from ropewalk.store.pubsub import Listener, PubSub, Received, Sender
+from ropewalk.store.retry import PATIENCE
 from ropewalk.store.watch import WAKE, Watchers
 
 if TYPE_CHECKING:

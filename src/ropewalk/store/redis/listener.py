@@ -10,8 +10,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from ropewalk.errors import Unavailable
-from ropewalk.store.pubsub import PATIENCE, Listener, PubSub, Received, Sender
+from ropewalk.store.pubsub import Listener, PubSub, Received, Sender
 from ropewalk.store.redis.address import Address
+from ropewalk.store.retry import PATIENCE
 from ropewalk.store.watch import WAKE
 
 _CONNECT_SECONDS: Final = 2.0
