@@ -122,6 +122,7 @@ MISSING = [
     ("langgraph", "langgraph", "from ropewalk.adapters.langgraph import RopewalkSaver"),
     ("langgraph", "langgraph", "from ropewalk.testing import BaseStoreContract"),
     ("langchain", "langchain_core", "import ropewalk.adapters.langchain"),
+    ("llamaindex", "workflows", "from ropewalk.adapters.llamaindex import RopewalkRuntime"),
     ("autogen", "autogen_core", "from ropewalk.adapters.autogen import CoherenceAdapter"),
     (
         "agent-framework",

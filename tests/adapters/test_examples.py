@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NEEDED = {"langgraph_rag": "langgraph", "pyagenity_chat": "agentflow"}
+NEEDED = {
+    "langgraph_rag": "langgraph",
+    "llamaindex_research_workflow": "workflows",
+    "pyagenity_chat": "agentflow",
+}
 
 
 @pytest.mark.parametrize("name", sorted(NEEDED))

@@ -153,7 +153,7 @@ class StateAdapter:
             values = {name: _given(values, name) for name in values}
         update, changes = Update(), dict[str, Change]()
         for name, value in values.items():
-            field = self._field(name)
+            field = self.field(name)
             if field.is_externalized:
                 changes[name] = self._changed(name, value, since)
                 update[name] = None  # Preserves the order.
@@ -181,7 +181,8 @@ class StateAdapter:
         ]
         renew(self.runtime, refs)
 
-    def _field(self, name: str) -> StateField:
+    def field(self, name: str) -> StateField:
+        """A field of the state; raises `UnknownField`."""
         if name not in self._fields:
             raise UnknownField(
                 f"{self.state_cls.__qualname__} has no field {name!r:.80}; it has "
