@@ -98,4 +98,40 @@ def _engines() -> Iterator[EngineInfo]:
         )
 
 
-ENGINES = tuple(_engines())
+_WORKLOADS: Final = {
+    "llamaindex": ("LlamaIndex", "llama-index-workflows", "workflows"),
+    "autogen": ("AutoGen", "autogen-agentchat", "autogen_agentchat"),
+}
+
+
+def _workloads() -> Iterator[EngineInfo]:
+    for framework, (subject, package, imports) in _WORKLOADS.items():
+        make = partial(EngineInfo, environment="frameworks")
+        module = f"memory_{framework}"
+        yield make(
+            name=f"{framework}-memory-alone",
+            label=f"{subject} alone",
+            open=_opener(module, "Alone"),
+            package=package,
+            imports=imports,
+            note="every checkpoint is kept in memory, whole",
+        )
+        yield make(
+            name=f"{framework}-memory-agentref",
+            label=f"{subject} with AgentRef",
+            open=_opener(module, "AgentRef"),
+            package="agent-checkpoint-cas",
+            imports="agentref",
+            note="its adapter; every checkpoint is kept in memory",
+        )
+        yield make(
+            name=f"{framework}-memory-ropewalk",
+            label=f"{subject} with Ropewalk",
+            open=_opener(module, "Ours"),
+            package="ropewalk",
+            imports="ropewalk",
+            note="our adapter; every checkpoint is kept in memory",
+        )
+
+
+ENGINES = (*_engines(), *_workloads())

@@ -14,8 +14,8 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from bench._model import Place
 from bench.frameworks import Conversations, Rows, Session, Turn
 
-_USAGE = RequestUsage(prompt_tokens=0, completion_tokens=0)
-_INFO = ModelInfo(
+USAGE = RequestUsage(prompt_tokens=0, completion_tokens=0)
+INFO = ModelInfo(
     vision=False,
     function_calling=True,
     json_output=False,
@@ -34,7 +34,7 @@ def agent(ahead: list[Turn], model_context: Any = None) -> Any:
 
     return AssistantAgent(
         "assistant",
-        ReplayChatCompletionClient(_responses(ahead), model_info=_INFO),
+        ReplayChatCompletionClient(_responses(ahead), model_info=INFO),
         tools=[lookup],
         model_context=model_context,
         reflect_on_tool_use=True,
@@ -47,10 +47,8 @@ def _responses(ahead: list[Turn]) -> list[Any]:
         arguments = json.dumps({"query": turn.call})
         call = FunctionCall(id=f"call-{at}", name="lookup", arguments=arguments)
         made += [
-            CreateResult(
-                finish_reason="function_calls", content=[call], usage=_USAGE, cached=False
-            ),
-            CreateResult(finish_reason="stop", content=turn.answer, usage=_USAGE, cached=False),
+            CreateResult(finish_reason="function_calls", content=[call], usage=USAGE, cached=False),
+            CreateResult(finish_reason="stop", content=turn.answer, usage=USAGE, cached=False),
         ]
     return made
 
