@@ -202,34 +202,48 @@ class FileTree:
 def _edit(
     files: Snapshot, root: ObjectId | None, changes: Changes, read: Reader, history: History
 ) -> Edit:
+    abouts = {
+        path: _about(content, files.files.get(path))
+        for path, content in changes.items()
+        if content is not None
+    }
+    if root is None:  # All at once is quicker than one by one.
+        contents = {
+            path: _lines(content) for path, content in changes.items() if content is not None
+        }
+        written = TreeWriter(history.codec).write({CONTENT: contents, FILES: abouts})
+        return Edit(changes, abouts, Edited(written.root, list(written.objects), []))
     draft = _Draft(root, read, history)
-    abouts: dict[str, About] = {}
     for path, content in changes.items():
-        before = files.files.get(path)
         if content is None:
             draft.remove(path)
-            continue
-        draft.write(path, None if before is None else files.content(path), content)
-        size = len(content.encode() if isinstance(content, str) else content)
-        now = datetime.now(UTC).isoformat()
-        created_at = now if before is None else before["created_at"]
-        abouts[path] = {"size": size, "created_at": created_at, "modified_at": now}
-        draft.put((FILES, path), abouts[path])
+        else:
+            before = files.content(path) if path in files.files else None
+            draft.write(path, before, content)
+            draft.put((FILES, path), abouts[path])
     return Edit(changes, abouts, draft.finish())
+
+
+def _about(content: Content, before: About | None) -> About:
+    now = datetime.now(UTC).isoformat()
+    # What cannot be encoded cannot be stored, either: that is where it is refused.
+    data = content.encode(errors="replace") if isinstance(content, str) else content
+    created_at = now if before is None else before["created_at"]
+    return {"size": len(data), "created_at": created_at, "modified_at": now}
+
+
+def _lines(content: Content) -> list[str] | bytes:
+    return content if isinstance(content, bytes) else content.split("\n")
 
 
 class _Draft:
     """Several edits of one value, of which only the last result is stored."""
 
-    def __init__(self, root: ObjectId | None, read: Reader, history: History) -> None:
-        self._base, self._stored, self._codec = root, read, history.codec
+    def __init__(self, root: ObjectId, read: Reader, history: History) -> None:
+        self._root = self._base = root
+        self._stored, self._codec = read, history.codec
         self._made: dict[ObjectId, Object] = {}
         self._known: set[ObjectId] = set()
-        if root is None:
-            written = TreeWriter(self._codec).write({CONTENT: {}, FILES: {}})
-            self._take(Edited(written.root, list(written.objects), []))
-        else:
-            self._root = root
 
     def _take(self, edited: Edited) -> None:
         self._root = edited.root
@@ -251,16 +265,14 @@ class _Draft:
 
     def write(self, path: str, before: Content | None, content: Content) -> None:
         """Replace what a file contains; of a text, only the lines that differ."""
-        made = len(self._made)
-        if isinstance(content, bytes):
-            self.put((CONTENT, path), content)
-        else:
-            lines = content.split("\n")
-            runs = None if not isinstance(before, str) else _runs(before.split("\n"), lines)
-            if runs is None:
-                self.put((CONTENT, path), lines)
-            for start, stop, new in reversed(runs or ()):
-                self._splice((CONTENT, path), start, stop, new)
+        made, lines = len(self._made), _lines(content)
+        runs = None
+        if isinstance(before, str) and isinstance(lines, list):
+            runs = _runs(before.split("\n"), lines)
+        if runs is None:
+            self.put((CONTENT, path), lines)
+        for start, stop, new in reversed(runs or ()):
+            self._splice((CONTENT, path), start, stop, new)
         if before is not None:
             new_objects = list(self._made.values())[made:]
             if sum(len(one.payload) for one in new_objects) > _LARGE:
@@ -283,7 +295,6 @@ class _Draft:
             seen.update(ids)
             return self._stored(ids)
 
-        assert self._base is not None
         get(self._base, (CONTENT, path), noting, self._codec)
         return seen
 

@@ -37,7 +37,6 @@ import ropewalk
 from ropewalk import MemoryStore, Store
 from ropewalk.testing.sessions.__main__ import conflict_in, settled
 from ropewalk.testing.sessions.kit import SessionKit
-from ropewalk.threads import ThreadCheckpointer
 from ropewalk.timeline import Timeline
 
 __all__ = ["SessionContract", "SessionKit"]
@@ -124,8 +123,7 @@ class SessionContract:
         return self.kit().texts(store, id)
 
     def _timeline(self, store: Store, id: str) -> Timeline:
-        threads: ThreadCheckpointer[Any] = ThreadCheckpointer(store)
-        return threads.timeline(self.kit().config(id))
+        return self.kit().timeline(store, id)
 
     # Storing and reading.
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from ropewalk import Store
 from ropewalk.threads import ThreadCheckpointer
+from ropewalk.timeline import Timeline
 
 
 class SessionKit:
@@ -55,6 +56,11 @@ class SessionKit:
         """What the user said in a session, in order, as the store has it."""
         threads: ThreadCheckpointer[Any] = ThreadCheckpointer(store)
         return [one.text for one in threads.list_messages(self.config(id), role="user")]
+
+    def timeline(self, store: Store, id: str) -> Timeline:
+        """The steps of a session."""
+        threads: ThreadCheckpointer[Any] = ThreadCheckpointer(store)
+        return threads.timeline(self.config(id))
 
     # Optional; a kit without one of them says in `lacks` why.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,6 +67,15 @@ def text_of(backend: RopewalkBackend, path: str) -> str:
     (found,) = backend.download_files([path])
     assert found.content is not None, found
     return str(found.content, "utf-8")
+
+
+def ropewalk_says(*command: str) -> str:
+    """What the command line prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ropewalk", *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def main(folder: str, url: str, name: str) -> None:

@@ -16,6 +16,7 @@ import ropewalk
 from ropewalk.adapters.deepagents import RopewalkBackend
 from ropewalk.errors import Conflict, InvalidInput, MergeConflict, NotFound, StoreClosed
 from ropewalk.store import Store
+from tests.frameworks.agents.deepagents.agents import ropewalk_says
 
 TEXT = "first\nsecond\nthird\n"
 
@@ -324,3 +325,23 @@ def test_a_route_of_a_composite_backend_is_kept(backend: RopewalkBackend) -> Non
     assert both.grep("remember", "/memories/").matches == [
         {"path": "/memories/me.md", "line": 1, "text": "remember"}
     ]
+
+
+def test_the_command_line_shows_and_moves_the_files(tmp_path: Path) -> None:
+    with ropewalk.open(tmp_path / "store") as store:
+        backend = RopewalkBackend(store)
+        backend.write("/a.txt", TEXT)
+        first = backend.version()
+        backend.edit("/a.txt", "second", "2nd")
+        at = ["--timeline", "files", "--store", str(tmp_path / "store")]
+        assert first is not None
+
+        log = ropewalk_says("log", *at)
+        assert "edit /a.txt" in log and "write /a.txt" in log
+        assert "2nd" in ropewalk_says("diff", first, *at)
+        assert "write /a.txt" in ropewalk_says("tree", *at)
+        assert "edit /a.txt" in ropewalk_says("blame", 'content["/a.txt"][1]', *at)
+        ropewalk_says("fork", "mine", "--at", first, *at)
+        assert text_of(RopewalkBackend(store, name="mine"), "/a.txt") == TEXT
+        ropewalk_says("rollback", *at)
+        assert text_of(backend, "/a.txt") == TEXT
