@@ -259,11 +259,10 @@ class SessionContract:
         kit = self.kit()
         if not inspect.iscoroutinefunction(kit.say):
             pytest.skip("the framework has no tasks to cancel")
-        store = open_store()
         for steps in range(12):
-            id = f"chat-{steps}"
+            store, id = open_store(), f"chat-{steps}"
 
-            async def cancelled(id: str = id, steps: int = steps) -> int:
+            async def cancelled(store: Store = store, id: str = id, steps: int = steps) -> int:
                 session = await settled(kit.open(store, id))
                 await settled(kit.say(session, "Hello."))
                 size = len(await settled(kit.items(session)))
@@ -284,6 +283,8 @@ class SessionContract:
                     raise
                 session = do("open", store, id)
                 do("say", session, "Goodbye.")
+            store.close()  # When the cancelled write has landed.
+            store = open_store()
             found = self._texts(store, id)
             assert [text for text in found if text != "Cancelled."] == ["Hello.", "Goodbye."]
             assert found.count("Cancelled.") <= 1

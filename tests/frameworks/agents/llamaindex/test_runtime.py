@@ -324,6 +324,30 @@ def test_many_runs_at_once_keep_apart(store: Store) -> None:
         assert Timeline(f"r{number}", store).get_state()["state"]["topic"] == f"t{number}"
 
 
+# Every engine.
+
+
+@pytest.fixture(params=["sqlite", "files", "postgres_url", "redis_url"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param in ("sqlite", "files"):
+        return f"{'file://' * (request.param == 'files')}{tmp_path / 'store'}"
+    return f"{request.getfixturevalue(request.param)}"
+
+
+def test_a_run_is_restored_forked_and_guarded_on_every_engine(place: str) -> None:
+    with open_store(place, durability="relaxed") as store:
+        run(store, Research, topic="bees")
+        Timeline("r", store).fork("second", from_checkpoint=Timeline("r", store).history()[2].id)
+    with open_store(place, durability="relaxed") as store:
+        workflow = Research(runtime=RopewalkRuntime(store))
+        assert asyncio.run(_go_on(workflow, "second")) == "bees: a b"
+        assert workflow.runs == ["read", "write"]
+        with pytest.raises(Conflict):
+            run(store, Research, topic="tides")
+        assert run(store, Research, restored=True, topic="tides") == "tides: a b"
+        assert store.check().ok
+
+
 # The rest.
 
 
