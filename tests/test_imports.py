@@ -105,3 +105,12 @@ def test_chunking_uses_the_compiled_code() -> None:
     loaded = modules_loaded_by("import pyfastcdc")
 
     assert "pyfastcdc.cy" in loaded
+
+
+@pytest.mark.parametrize("name", ["Cache", "Codec", "History", "Move", "TreeWriter"])
+def test_a_name_that_is_elsewhere_says_where(name: str) -> None:
+    with pytest.raises(ImportError, match=f"{name} is in ropewalk") as caught:
+        exec(f"from ropewalk import {name}", {})
+    _, _, statement = str(caught.value).partition(": ")
+
+    exec(statement, {})

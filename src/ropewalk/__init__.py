@@ -194,6 +194,15 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
+_ELSEWHERE = {
+    "ropewalk.codec": frozenset({"Codec", "Registry"}),
+    "ropewalk.compat": frozenset({"Cache", "Disk", "Memory"}),
+    "ropewalk.history": frozenset({"Branch", "Commit", "History"}),
+    "ropewalk.store": frozenset({"Move"}),
+    "ropewalk.tree": frozenset({"Map", "TreeWriter", "diff", "load", "merge"}),
+}
+"""Names that people look for here, and where they are."""
+
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
@@ -202,6 +211,9 @@ def __getattr__(name: str) -> Any:
         return import_module("ropewalk.errors")
     home = _HOME_OF.get(name)
     if home is None:
+        for elsewhere, names in _ELSEWHERE.items():
+            if name in names:  # Raised as it is also by `from ropewalk import`.
+                raise ImportError(f"{name} is in {elsewhere}: from {elsewhere} import {name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(import_module(home), name)
     globals()[name] = found

@@ -345,7 +345,7 @@ def test_who_is_in_a_hurry_waits_for_a_connection_that_others_have(
         keeper = threading.Thread(target=lambda: pool.run(keep, repeatable=False))
         keeper.start()
         assert lent.wait(PATIENCE)
-        with retry.hasty(0.01):
+        with retry.limit_retries(0.01):
             found = pool.row("SELECT 1")
         keeper.join()
 

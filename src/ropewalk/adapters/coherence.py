@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from ropewalk.coherence import Artifact, CoherenceCore
 from ropewalk.coherence.protocol import Base, Version
-from ropewalk.coherence.timers import Patience
+from ropewalk.coherence.timers import RetrySchedule
 from ropewalk.coherence.write_path import Proposal
 from ropewalk.errors import ArtifactHeld, InvalidInput, Unavailable
 from ropewalk.store import Store
@@ -162,24 +162,24 @@ class Turn:
         costs more. Raises `VersionConflict` if others changed it in between and the changes cannot
         be merged.
         """
-        patience = Patience(_HELD_SECONDS, time.monotonic)
+        schedule = RetrySchedule(_HELD_SECONDS, time.monotonic)
         while True:
             try:
                 return self._commit_now(writes)
             except ArtifactHeld:
-                pause = patience.pause()
+                pause = schedule.pause()
                 if pause is None:
                     raise
             time.sleep(pause)
 
     async def acommit(self, writes: Mapping[str, Any]) -> dict[str, int]:
         """The same from an event loop, without blocking a thread."""
-        patience = Patience(_HELD_SECONDS, time.monotonic)
+        schedule = RetrySchedule(_HELD_SECONDS, time.monotonic)
         while True:
             try:
                 return await self._acommit_now(writes)
             except ArtifactHeld:
-                pause = patience.pause()
+                pause = schedule.pause()
                 if pause is None:
                     raise
             await asyncio.sleep(pause)

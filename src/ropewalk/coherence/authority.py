@@ -108,7 +108,7 @@ class Committed(NamedTuple):
     """The number of the operation."""
 
 
-class Moved(Conflict):
+class ArtifactsMoved(Conflict):
     """Artifacts are not at the versions that a change expects; `newest` has what they are at."""
 
     def __init__(self, newest: Mapping[str, Version | None]) -> None:
@@ -168,8 +168,8 @@ class Authority(ABC):
         """Make new versions: all or none.
 
         What was sent before, and perhaps made although nobody said so, is made once.
-        Raises `Moved`; `LeaseHeld` if somebody else holds a grant; `LeaseLost` if a token is
-        no longer good.
+        Raises `ArtifactsMoved`; `LeaseHeld` if somebody else holds a grant; `LeaseLost` if a token
+        is no longer good.
         """
 
     @abstractmethod
@@ -519,7 +519,7 @@ class LocalAuthority(Authority):
         for artifact, expected, _, _, _, _ in changes:
             if self._newest.get(artifact) is not expected:
                 names = [change.artifact for change in changes]
-                raise Moved({name: self._newest.get(name) for name in names})
+                raise ArtifactsMoved({name: self._newest.get(name) for name in names})
 
     def _keep(self, artifact: str, version: Version) -> None:
         if version.deleted:

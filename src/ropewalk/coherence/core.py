@@ -41,7 +41,7 @@ from ropewalk.store import Store
 from ropewalk.store.asynchronous import Closes, Threads, twin
 from ropewalk.store.forking import reset_after_fork
 from ropewalk.store.opening import store_of
-from ropewalk.store.retry import hasty
+from ropewalk.store.retry import limit_retries
 from ropewalk.store.validation import expect, expect_timeout, expect_whole
 from ropewalk.tree import ABSENT, Mergers
 
@@ -230,7 +230,7 @@ class CoherenceCore(Closes):
         self._closed = True
         with ExitStack() as last_first:  # All are let go, whatever one of them raises.
             if self._degrading is not None:
-                last_first.enter_context(hasty(PATIENCE))
+                last_first.enter_context(limit_retries(PATIENCE))
             if self._owns_store and self._store is not None:
                 last_first.callback(self._store.close)
             if self._own_threads is not None:
@@ -396,7 +396,7 @@ class CoherenceCore(Closes):
         self._expect_engine("which artifacts there are")
         if self._degrading is None:
             return ask()
-        with hasty(PATIENCE):
+        with limit_retries(PATIENCE):
             return ask()
 
     aartifacts = near_twin(artifacts)
@@ -616,7 +616,7 @@ class CoherenceCore(Closes):
         """Begin an agent afresh, for example after a restart: without copies and grants."""
         self._expect_agent(agent_name)
         if self._degrading is not None and self._degrading.is_active:
-            with hasty(0):
+            with limit_retries(0):
                 self._grants.begin_afresh(agent_name, now_tick)
             self._expect_engine("what an agent left behind")
         self._grants.recover(agent_name, now_tick)

@@ -24,7 +24,7 @@ from ropewalk.coherence.leases import (
     holder_of,
 )
 from ropewalk.coherence.protocol import State, Transition
-from ropewalk.coherence.timers import Patience
+from ropewalk.coherence.timers import RetrySchedule
 from ropewalk.errors import (
     ArtifactHeld,
     GrantLost,
@@ -331,7 +331,7 @@ class Grants:
         Raises `ArtifactHeld` if somebody else has it all the while.
         """
         expect_timeout(timeout)
-        patience = Patience(timeout, self.clock)
+        schedule = RetrySchedule(timeout, self.clock)
         before = self.held.get((agent, artifact))
         try:
             while True:
@@ -340,7 +340,7 @@ class Grants:
                     break
                 except ArtifactHeld:
                     self._expect_others(agent, artifact, for_ever=timeout is None)
-                    pause = patience.pause()
+                    pause = schedule.pause()
                     if pause is None:
                         raise
                 with self._freeing:
@@ -363,7 +363,7 @@ class Grants:
         import asyncio
 
         expect_timeout(timeout)
-        patience = Patience(timeout, self.clock)
+        schedule = RetrySchedule(timeout, self.clock)
         while True:
             request = _Request(self, agent, artifact)
             try:
@@ -372,7 +372,7 @@ class Grants:
                 request.abandon()
                 raise
             except ArtifactHeld:
-                pause = patience.pause()
+                pause = schedule.pause()
                 if pause is None:
                     raise
             await asyncio.sleep(pause)

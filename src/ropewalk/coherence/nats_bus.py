@@ -33,7 +33,7 @@ class NatsBus(RemoteBus):
     All subjects begin with `prefix`: clients that share artifacts share it. `options` are those
     of `nats.connect`, for example `user_credentials=` or `tls=`. Keeps the order of each sender.
     It has an event loop of its own, on a thread of its own. In a forked process it connects
-    anew; what the parent subscribed to is listened to there after the first call. Needs the
+    again; what the parent subscribed to is listened to there after the first call. Needs the
     extra `nats`.
     """
 

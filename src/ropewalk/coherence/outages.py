@@ -40,7 +40,7 @@ from ropewalk.errors import (
 )
 from ropewalk.history import new_write_id
 from ropewalk.store.forking import freed_after_fork, reset_after_fork
-from ropewalk.store.retry import hasty
+from ropewalk.store.retry import limit_retries
 
 if TYPE_CHECKING:
     from ropewalk.coherence.read_path import Client
@@ -230,7 +230,7 @@ class DegradedMode:
         """As `ReadPath.read`, or the last value known, marked."""
         if self._outage is None:
             try:
-                with hasty(PATIENCE):
+                with limit_retries(PATIENCE):
                     return self._remember(self._reading.read(agent, artifact))
             except Unavailable as error:
                 self._lose_engine(error)
@@ -245,7 +245,7 @@ class DegradedMode:
         names = list(dict.fromkeys(artifacts))
         if self._outage is None:
             try:
-                with hasty(PATIENCE):
+                with limit_retries(PATIENCE):
                     found = self._reading.snapshot(agent, names)
                 return {name: self._remember(one) for name, one in found.items()}
             except Unavailable as error:
@@ -298,7 +298,7 @@ class DegradedMode:
         """As `WritePath.write`, or kept."""
         if self._outage is None:
             try:
-                with hasty(PATIENCE):
+                with limit_retries(PATIENCE):
                     return self._remember_all(self._writing.write(agent, proposed, action))
             except Unavailable as error:
                 self._lose_writes(error)
@@ -310,7 +310,7 @@ class DegradedMode:
         """As `WritePath.delete`, or kept."""
         if self._outage is None:
             try:
-                with hasty(PATIENCE):
+                with limit_retries(PATIENCE):
                     deleted = self._writing.delete(agent, artifact, if_version)
             except Unavailable as error:
                 self._lose_writes(error)
@@ -330,7 +330,7 @@ class DegradedMode:
         """As `WritePath.edit`, or what becomes of the last value known, kept."""
         if self._outage is None:
             try:
-                with hasty(PATIENCE):
+                with limit_retries(PATIENCE):
                     edited = self._writing.edit(agent, artifact, edit)
                 self._remember_all({artifact: edited})
                 return edited
@@ -508,7 +508,7 @@ class DegradedMode:
         if self._outage is None and not self._waiting:
             return None
         try:
-            with hasty(PATIENCE):
+            with limit_retries(PATIENCE):
                 self._authority.sequence()
                 held = self._land_all()
         except StoreClosed:

@@ -47,7 +47,7 @@ _NO_REFS = ref_name("none", "none")  # Asks for a space's number alone.
 class RemoteBus:
     """A `Bus` over a server. Connects when it is first used, and again after each failure.
 
-    In a forked process it connects anew; what the parent subscribed to is listened to there
+    In a forked process it connects again; what the parent subscribed to is listened to there
     after the first call.
     """
 

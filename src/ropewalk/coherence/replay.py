@@ -258,7 +258,7 @@ class Trust(NamedTuple):
     skew: int = 0
 
 
-class Broken(NamedTuple):
+class Violation(NamedTuple):
     """Who broke a rule, and how."""
 
     who: Delivery | Turn
@@ -266,10 +266,10 @@ class Broken(NamedTuple):
     certain: bool = True
 
 
-Rule: TypeAlias = Callable[[Facts, Trust], Iterator[Broken]]
+Rule: TypeAlias = Callable[[Facts, Trust], Iterator[Violation]]
 
 
-def stale_reads(facts: Facts, trust: Trust) -> Iterator[Broken]:
+def stale_reads(facts: Facts, trust: Trust) -> Iterator[Violation]:
     """A read gives a version that was current, within the bound, while it went on."""
     late: dict[tuple[Reader, int], int] = defaultdict(int)
     for read in facts.reads:
@@ -293,10 +293,10 @@ def stale_reads(facts: Facts, trust: Trust) -> Iterator[Broken]:
         else:
             continue
         what = "found nothing, since" if read.deleted else "read"
-        yield Broken(read, f"{what} version {read.version}, {how}")
+        yield Violation(read, f"{what} version {read.version}, {how}")
 
 
-def lost_updates(facts: Facts, trust: Trust) -> Iterator[Broken]:
+def lost_updates(facts: Facts, trust: Trust) -> Iterator[Violation]:
     """A write replaces nothing that its writer had not seen, unless it was merged."""
     seen: dict[Reader, int] = {}
     for one in sorted(facts.deliveries, key=lambda one: (one.instance, one.order)):
@@ -313,10 +313,10 @@ def lost_updates(facts: Facts, trust: Trust) -> Iterator[Broken]:
         if lost:
             what = f"version {lost[0]}" if len(lost) == 1 else f"versions {lost[0]} to {lost[-1]}"
             how = f"wrote version {one.version} from version {base}"
-            yield Broken(one, f"{how}: what {what} changed is lost")
+            yield Violation(one, f"{how}: what {what} changed is lost")
 
 
-def several_writers(facts: Facts, trust: Trust) -> Iterator[Broken]:
+def several_writers(facts: Facts, trust: Trust) -> Iterator[Violation]:
     """Only one agent at a time has the grant, and nobody else writes meanwhile."""
     for versions in facts.writes.values():
         line = [found[0] for _, found in sorted(versions.items())]
@@ -334,15 +334,15 @@ def several_writers(facts: Facts, trust: Trust) -> Iterator[Broken]:
             held.append(turn)
 
 
-def versions_that_go_back(facts: Facts, trust: Trust) -> Iterator[Broken]:
+def versions_that_go_back(facts: Facts, trust: Trust) -> Iterator[Violation]:
     """Every version is written once, in order, and nobody is given an older one later."""
     for key, versions in facts.writes.items():
         for version, found in versions.items():
             for first, other in pairwise(found):
-                yield Broken(other, f"wrote version {version}, which {first} has written too")
+                yield Violation(other, f"wrote version {version}, which {first} has written too")
             if facts.superseded(key, version) < found[0].began - trust.skew:
                 how = f"began to write version {version} when a later one was known"
-                yield Broken(found[0], how)
+                yield Violation(found[0], how)
     by_reader: dict[Reader, list[Delivery]] = defaultdict(list)
     for one in facts.deliveries:
         if not one.degraded:
@@ -351,7 +351,7 @@ def versions_that_go_back(facts: Facts, trust: Trust) -> Iterator[Broken]:
         yield from _reads_that_go_back(found)
 
 
-def versions_of_nobody(facts: Facts, trust: Trust) -> Iterator[Broken]:
+def versions_of_nobody(facts: Facts, trust: Trust) -> Iterator[Violation]:
     """What is read was written, and has the content that was written."""
     reported: set[tuple[ArtifactKey, int]] = set()
     for read in facts.reads:
@@ -363,12 +363,12 @@ def versions_of_nobody(facts: Facts, trust: Trust) -> Iterator[Broken]:
             hashes = {read.content_hash, writer.content_hash} - {None}
             if len(hashes) > 1:
                 how = f"read version {read.version}, but not the content that {writer} wrote"
-                yield Broken(read, how)
+                yield Violation(read, how)
         # What is older than everything here was written before these logs began.
         elif written and read.version > min(written) and (read.key, read.version) not in reported:
             reported.add((read.key, read.version))
             how = f"read version {read.version}, which nobody in these logs wrote"
-            yield Broken(read, how, trust.complete and read.key not in facts.doubtful)
+            yield Violation(read, how, trust.complete and read.key not in facts.doubtful)
 
 
 INVARIANTS: Final[Mapping[str, Rule]] = {
@@ -424,19 +424,19 @@ def _is_own(facts: Facts, one: Delivery, version: int) -> bool:
     return any(other.reader == one.reader for other in found)
 
 
-def _writes_between(line: list[Delivery]) -> Iterator[Broken]:
+def _writes_between(line: list[Delivery]) -> Iterator[Violation]:
     """Writes of others between two writes under one grant."""
     last = {one.token: at for at, one in enumerate(line)}
     grant: Delivery | None = None
     for at, one in enumerate(line):
         if grant is not None and one.token != grant.token and at < last[grant.token]:
             how = f"wrote version {one.version} while {grant} had the grant {grant.token}"
-            yield Broken(one, how)
+            yield Violation(one, how)
         elif one.token is not None:
             grant = one
 
 
-def _writes_after(line: list[Delivery]) -> Iterator[Broken]:
+def _writes_after(line: list[Delivery]) -> Iterator[Violation]:
     """Writes under a grant that another one had followed, or that two agents have."""
     newest: Delivery | None = None
     for one in line:
@@ -444,10 +444,10 @@ def _writes_after(line: list[Delivery]) -> Iterator[Broken]:
             continue
         if newest is not None and one.token < (newest.token or 0):
             how = f"with the grant {one.token} after {newest} wrote with {newest.token}"
-            yield Broken(one, f"wrote version {one.version} {how}")
+            yield Violation(one, f"wrote version {one.version} {how}")
         elif newest is not None and one.token == newest.token and one.reader != newest.reader:
             how = f"wrote version {one.version} with the grant {one.token}, which {newest} has too"
-            yield Broken(one, how)
+            yield Violation(one, how)
         else:
             newest = one
 
@@ -461,18 +461,18 @@ def _reclaims(turn: Turn, held: Turn) -> bool:
     return turn.trigger.startswith("reclaim") and turn.agent == held.agent
 
 
-def _overlap(turn: Turn, other: Turn, trust: Trust) -> Iterator[Broken]:
+def _overlap(turn: Turn, other: Turn, trust: Trust) -> Iterator[Violation]:
     if turn.token is not None and other.token is not None:
         # A later grant ends an earlier one, whenever its holder gets to know that.
         if turn.token == other.token:
-            yield Broken(turn, f"got the grant {turn.token}, which {other} has too")
+            yield Violation(turn, f"got the grant {turn.token}, which {other} has too")
         return
     # Two processes may write down in another order than the one in which it happened.
     certain = trust.complete and turn.instance == other.instance
-    yield Broken(turn, f"got the grant while {other} had it", certain)
+    yield Violation(turn, f"got the grant while {other} had it", certain)
 
 
-def _reads_that_go_back(found: list[Delivery]) -> Iterator[Broken]:
+def _reads_that_go_back(found: list[Delivery]) -> Iterator[Violation]:
     """Reads that began after the same agent had been given a later version."""
     over: list[tuple[int, int]] = []
     newest = 0
@@ -481,7 +481,7 @@ def _reads_that_go_back(found: list[Delivery]) -> Iterator[Broken]:
             newest = max(newest, heapq.heappop(over)[1])
         if one.version < newest:
             verb = "wrote" if one.is_write else "read"
-            yield Broken(one, f"{verb} version {one.version} after version {newest}")
+            yield Violation(one, f"{verb} version {one.version} after version {newest}")
         heapq.heappush(over, (one.time, one.version))
 
 

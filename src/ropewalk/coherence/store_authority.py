@@ -15,10 +15,10 @@ from ropewalk.coherence.authority import (
     GRANT,
     NAME,
     ArtifactChange,
+    ArtifactsMoved,
     Authority,
     Change,
     Committed,
-    Moved,
     Sent,
     names_of,
 )
@@ -219,17 +219,17 @@ class StoreAuthority(Authority):
         """Make new versions: all or none."""
         if sent is None:
             sent = Sent(new_write_id(), self._nanoseconds() // 1000)
-        anew = False
+        whole = False
 
         def attempt() -> Committed:
-            drafts = [self._draft(change, agent, sent.moment, anew) for change in changes]
+            drafts = [self._draft(change, agent, sent.moment, whole) for change in changes]
             if sent.again and self._is_there(drafts[0]):
                 return self._there(drafts)
             return self._landed(drafts, agent, action, sent.write_id)
 
         def resend(_: MissingObjects) -> None:
-            nonlocal anew
-            anew = True
+            nonlocal whole
+            whole = True
 
         def earlier(error: Conflict | WriteIdReused) -> Committed | None:
             # It landed before, as the same commits, but sent with more or fewer objects.
@@ -237,7 +237,7 @@ class StoreAuthority(Authority):
                 return self._found(sent.write_id)
             # It may have landed so long ago that the store no longer remembers its write id.
             if not is_fresh(sent.write_id):
-                drafts = [self._draft(change, agent, sent.moment, anew) for change in changes]
+                drafts = [self._draft(change, agent, sent.moment, whole) for change in changes]
                 if self._is_there(drafts[0]):
                     return self._there(drafts)
             return None
@@ -245,9 +245,9 @@ class StoreAuthority(Authority):
         try:
             return commit_loop(attempt, resend=resend, earlier=earlier)
         except RefMoved:
-            raise Moved(self.newest_of([change.artifact for change in changes])) from None
+            raise ArtifactsMoved(self.newest_of([change.artifact for change in changes])) from None
 
-    def _draft(self, change: Change, agent: str, moment: int, anew: bool) -> _Draft:
+    def _draft(self, change: Change, agent: str, moment: int, whole: bool) -> _Draft:
         """A change as a commit, its objects and the ref move that makes it the newest."""
         artifact, expected, content, token, replaced, note = change
         names = names_of(artifact)
@@ -268,7 +268,7 @@ class StoreAuthority(Authority):
             root, objects, needs = value.id, [value], []
         else:
             assert content is not None
-            writer = self._writers.take(artifact, anew)
+            writer = self._writers.take(artifact, whole)
             written = writer.write_encoded(encoded, content.fresh)
             root, objects, needs = written.root, [*written.objects], [*written.needs]
         commit, made = make_commit(
@@ -456,11 +456,11 @@ class _Writers:
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, TreeWriter] = OrderedDict()
 
-    def take(self, artifact: str, anew: bool) -> TreeWriter:
+    def take(self, artifact: str, whole: bool) -> TreeWriter:
         """A writer for an artifact, which is nobody else's until it is put back."""
         with self._lock:
             found = self._kept.pop(artifact, None)
-        return TreeWriter(self._codec) if found is None or anew else found
+        return TreeWriter(self._codec) if found is None or whole else found
 
     def put_back(self, artifact: str, writer: TreeWriter, written: Written) -> None:
         """What was written is in the store."""

@@ -158,7 +158,7 @@ class Time:
     """What calls `step` of a `Background` in the background."""
 
 
-class Patience:
+class RetrySchedule:
     """How long to wait between tries, and for how long to try."""
 
     def __init__(self, timeout: float | None, clock: Callable[[], float]) -> None:

@@ -17,10 +17,10 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from ropewalk.codec import Codec
-from ropewalk.coherence.authority import Change, Committed, Moved, Sent
+from ropewalk.coherence.authority import ArtifactsMoved, Change, Committed, Sent
 from ropewalk.coherence.logs import WriteEvent
 from ropewalk.coherence.protocol import Artifact, Base, Content, Note, Version
-from ropewalk.coherence.timers import Patience, timestamp
+from ropewalk.coherence.timers import RetrySchedule, timestamp
 from ropewalk.errors import (
     InvalidInput,
     LeaseHeld,
@@ -34,7 +34,7 @@ from ropewalk.errors import (
 from ropewalk.history import Backoff, new_write_id
 from ropewalk.history.merge import Merging, merge_late
 from ropewalk.store.asynchronous import Threads
-from ropewalk.store.retry import hasty
+from ropewalk.store.retry import limit_retries
 from ropewalk.store.validation import expect, expect_timeout
 from ropewalk.tree import ABSENT, Commit, Mergers, Object, ObjectId, PathConflict, TreeWriter, load
 
@@ -110,7 +110,7 @@ class Edit:
 
     def apply(self, value: Any, codec: Codec) -> Content:
         """Call the function on a value, which it may change in place instead of returning one."""
-        with hasty(None):  # Store calls in the caller's function keep their own timeouts.
+        with limit_retries(None):  # Store calls in the caller's function keep their own timeouts.
             changed = self.change(value)
         return Content.of(value if changed is None else changed, codec)
 
@@ -384,9 +384,9 @@ class WritePath:
         """Commit requests as the next versions, all or none, in a compare-and-swap loop.
 
         Each round asks for the fencing tokens, so that a lost grant is noticed, and sends the
-        changes. `Moved` means that another agent committed first: the requests are rebased, and
-        sent again. `on_unavailable` is called if the outcome is unknown. `sent` identifies an
-        earlier attempt at the same commit, which may have landed.
+        changes. `ArtifactsMoved` means that another agent committed first: the requests are
+        rebased, and sent again. `on_unavailable` is called if the outcome is unknown. `sent`
+        identifies an earlier attempt at the same commit, which may have landed.
         """
         client, directory, grants = self._client, self._directory, self._grants
         recorder, bus = client.recorder, client.invalidations
@@ -420,7 +420,7 @@ class WritePath:
                 refused = grants.refused(agent, tokens, error)
                 if refused is not None:
                     raise refused from error
-            except Moved as moved:
+            except ArtifactsMoved as moved:
                 sent = None if sent is None else self._new_attempt()
                 requests = {
                     name: self.rebase(name, one, moved.newest[name])
@@ -549,7 +549,7 @@ async def edit_async(
     import asyncio
 
     expect_timeout(timeout)
-    patience, raised = Patience(timeout, time.monotonic), []
+    schedule, raised = RetrySchedule(timeout, time.monotonic), []
 
     def call(value: Any) -> Any:
         try:
@@ -563,7 +563,7 @@ async def edit_async(
             return await threads.run(partial(edit, call))
         except (LeaseHeld, VersionConflict) as error:
             own = error in raised or error.__cause__ in raised
-            pause = None if own else patience.pause()
+            pause = None if own else schedule.pause()
             if pause is None:
                 raise
         await asyncio.sleep(pause)

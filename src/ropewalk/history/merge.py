@@ -76,7 +76,7 @@ class Base(NamedTuple):
 def removed(branch: str, space: str) -> Conflict:
     """The error for a commit to a branch that was removed."""
     return Conflict(
-        f"branch {branch!r} of {space!r} was removed meanwhile. Open it again to begin it anew."
+        f"branch {branch!r} of {space!r} was removed meanwhile. Open it again to create it."
     )
 
 

@@ -1,8 +1,8 @@
 """Retries of lost connections: backoff until a deadline, which a caller can shorten.
 
 An engine retries a lost connection for as long as a call may take. A caller that can do without
-the engine, as in degraded mode, wants the error sooner and shortens that with `hasty`. It does
-not shorten the wait for an answer: a slow server is not gone.
+the engine, as in degraded mode, wants the error sooner and shortens that with `limit_retries`.
+It does not shorten the wait for an answer: a slow server is not gone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PATIENCE: Final = 5.0
 
 _FIRST_RECONNECT, _LAST_RECONNECT = 0.05, 1.0  # Seconds.
 
-_hurry: ContextVar[float | None] = ContextVar("ropewalk_hurry", default=None)
+_limit: ContextVar[float | None] = ContextVar("ropewalk_limit", default=None)
 
 
 class Backoff:
@@ -45,19 +45,19 @@ class Backoff:
 
 
 @contextmanager
-def hasty(seconds: float | None) -> Iterator[None]:
+def limit_retries(seconds: float | None) -> Iterator[None]:
     """Inside the block, retry lost connections for at most `seconds`; None lifts the limit."""
-    token = _hurry.set(seconds)
+    token = _limit.set(seconds)
     try:
         yield
     finally:
-        _hurry.reset(token)
+        _limit.reset(token)
 
 
 def tries_for(seconds: float) -> float:
-    """How long to retry a lost connection in a call with this timeout; shortened by `hasty`."""
-    hurry = _hurry.get()
-    return seconds if hurry is None else min(seconds, hurry)
+    """How long to retry a lost connection in a call with this timeout, within the limit."""
+    limit = _limit.get()
+    return seconds if limit is None else min(seconds, limit)
 
 
 def pauses() -> Iterator[float]:

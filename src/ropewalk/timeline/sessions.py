@@ -6,7 +6,7 @@
               the objects that it brought, as [kind, payload], each after what it points to;
               then how many operations there were
 
-Reading believes nothing: ids are made anew from the bytes, and everything that an object
+Reading believes nothing: ids are computed from the bytes, and everything that an object
 points to must be there too.
 """
 

@@ -21,7 +21,7 @@ from langgraph.types import Command
 
 from ropewalk.adapters.langgraph import RopewalkSaver, import_checkpoints
 from ropewalk.adapters.langgraph.saver.log import listed
-from ropewalk.adapters.langgraph.transfer.databases import Key, Written, open_official
+from ropewalk.adapters.langgraph.transfer.databases import Key, PendingWrite, open_official
 from ropewalk.errors import NotFound
 from tests.frameworks.langgraph.graphs import delta_graph, history
 from tests.frameworks.langgraph.official import (
@@ -175,7 +175,7 @@ def test_pending_writes_keep_their_numbers_and_paths(source: Source, ours: Ropew
             (key.namespace, key.id, one.task_id, one.idx, one.task_path, one.channel)
             for key in database.keys("ask")
             for one in database.writes("ask", key.namespace, key.id, _nothing())
-            if isinstance(one, Written)
+            if isinstance(one, PendingWrite)
         }
 
     assert found == wanted
@@ -183,9 +183,9 @@ def test_pending_writes_keep_their_numbers_and_paths(source: Source, ours: Ropew
 
 
 def _nothing() -> Any:
-    from ropewalk.adapters.langgraph.transfer.values import Decoder
+    from ropewalk.adapters.langgraph.transfer.values import ValueDecoder
 
-    return Decoder(lambda module, name: None, snapshot=lambda value: value)
+    return ValueDecoder(lambda module, name: None, snapshot=lambda value: value)
 
 
 def test_writes_whose_checkpoint_never_came_are_kept(file: Path, ours: RopewalkSaver) -> None:

@@ -24,11 +24,11 @@ from ropewalk.adapters.langgraph.transfer.databases import (
     Key,
     LeftOut,
     Official,
-    Written,
+    PendingWrite,
     open_official,
     parents_first,
 )
-from ropewalk.adapters.langgraph.transfer.values import Decoder, Unreadable
+from ropewalk.adapters.langgraph.transfer.values import Unreadable, ValueDecoder
 from ropewalk.codec import Undeclared
 from ropewalk.errors import InvalidInput, NotFound
 from tests.frameworks.langgraph.official import (
@@ -54,24 +54,26 @@ def opening(source: str | Path, **options: Any) -> closing[Official]:
     return closing(open_official(source, **options))
 
 
-def decoder(*declared: type) -> Decoder:
+def decoder(*declared: type) -> ValueDecoder:
     from langchain_core.documents import Document
     from langchain_core.messages import ToolMessage
     from langgraph.types import Interrupt, Send
 
     known = (AIMessage, HumanMessage, ToolMessage, Document, Send, Interrupt, *declared)
     names = {(cls.__module__, cls.__name__): cls for cls in known}
-    return Decoder(lambda module, name: names.get((module, name)), snapshot=_DeltaSnapshot)
+    return ValueDecoder(lambda module, name: names.get((module, name)), snapshot=_DeltaSnapshot)
 
 
-def read_all(database: Official, thread: str, decoder: Decoder) -> list[tuple[Any, ...]]:
+def read_all(database: Official, thread: str, decoder: ValueDecoder) -> list[tuple[Any, ...]]:
     """What the saver's own `list` would show."""
     found = []
     for key in reversed(database.keys(thread)):
         got = database.checkpoint(thread, key, decoder)
         writes = list(database.writes(thread, key.namespace, key.id, decoder))
         assert isinstance(got, Checkpointed)
-        pending = [(one.task_id, one.channel, one.value) for one in writes if type(one) is Written]
+        pending = [
+            (one.task_id, one.channel, one.value) for one in writes if type(one) is PendingWrite
+        ]
         found.append((*key, got.checkpoint, got.metadata, pending))
     return found
 
@@ -303,7 +305,7 @@ def test_a_bad_write_leaves_the_others_readable(written: Path, opened: Official)
         found = list(database.writes("chat", place.namespace, place.checkpoint_id, decoder()))
 
     assert sum(isinstance(one, LeftOut) for one in found) == 1
-    assert any(isinstance(one, Written) for one in found)
+    assert any(isinstance(one, PendingWrite) for one in found)
 
 
 # Layouts.
@@ -315,7 +317,7 @@ def test_a_file_from_before_task_paths_reads(written: Path) -> None:
         key = database.keys("chat")[0]
         found = list(database.writes("chat", key.namespace, key.id, decoder()))
 
-    assert {one.task_path for one in found if isinstance(one, Written)} == {""}
+    assert {one.task_path for one in found if isinstance(one, PendingWrite)} == {""}
 
 
 def test_a_file_without_writes_reads(written: Path) -> None:

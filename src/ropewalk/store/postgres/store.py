@@ -36,7 +36,7 @@ from ropewalk.store.postgres.scratch import PostgresScratch
 from ropewalk.store.postgres.search_index import PostgresTextIndex
 from ropewalk.store.record import GROUP, Batch, Place, Row, fenced_off, same_group, sequence_of
 from ropewalk.store.reserved import CONTENT_SPACE, Content, Pruned, contents
-from ropewalk.store.retry import hasty
+from ropewalk.store.retry import limit_retries
 from ropewalk.store.scratch import BestEffort, Scratch
 from ropewalk.store.search_index import TextIndex
 from ropewalk.store.segment import Packed
@@ -198,7 +198,7 @@ class PostgresStore(LogStore):
         return f"<{type(self).__name__} {self.backend_id!r}: {self._database.shown}{state}>"
 
     def _close(self) -> None:
-        with hasty(0):  # Do not wait for a server that is gone.
+        with limit_retries(0):  # Do not wait for a server that is gone.
             self._close_packer()
             if self._unvacuumed:
                 self._vacuum("")

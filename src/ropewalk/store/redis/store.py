@@ -52,7 +52,7 @@ from ropewalk.store.redis.layout import (
     write_mark,
 )
 from ropewalk.store.redis.scratch import RedisScratch
-from ropewalk.store.retry import hasty
+from ropewalk.store.retry import limit_retries
 from ropewalk.store.scratch import Scratch
 from ropewalk.store.segment import Packed
 from ropewalk.store.validation import expect, expect_seconds, expect_whole
@@ -144,7 +144,7 @@ class RedisStore(LogStore):
         return RedisScratch(self._server)
 
     def _close(self) -> None:
-        with hasty(0.0):  # Unpacked records only take more space.
+        with limit_retries(0.0):  # Unpacked records only take more space.
             self._close_packer()
         self.pubsub.detach(self._watchers)
         self.pubsub.close()

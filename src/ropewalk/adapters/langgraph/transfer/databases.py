@@ -11,7 +11,12 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from ropewalk.adapters.langgraph.transfer.values import Decoder, Reason, Unreadable, check_names
+from ropewalk.adapters.langgraph.transfer.values import (
+    Reason,
+    Unreadable,
+    ValueDecoder,
+    check_names,
+)
 from ropewalk.errors import Corrupt, InvalidInput, NotFound, Unavailable
 
 _CHECKPOINT = "thread_id checkpoint_ns checkpoint_id parent_checkpoint_id type checkpoint metadata"
@@ -37,7 +42,7 @@ class Checkpointed(NamedTuple):
     """How many bytes were read for it."""
 
 
-class Written(NamedTuple):
+class PendingWrite(NamedTuple):
     """A pending write."""
 
     task_id: str
@@ -103,12 +108,12 @@ class Official(Protocol):
     def write_keys(self, thread_id: str) -> list[WriteKey]:
         """The pending writes of a thread."""
 
-    def checkpoint(self, thread_id: str, key: Key, decoder: Decoder) -> Checkpointed | LeftOut:
+    def checkpoint(self, thread_id: str, key: Key, decoder: ValueDecoder) -> Checkpointed | LeftOut:
         """A checkpoint; unreadable parts are reported, not raised."""
 
     def writes(
-        self, thread_id: str, namespace: str, checkpoint_id: str, decoder: Decoder
-    ) -> Iterator[Written | LeftOut]:
+        self, thread_id: str, namespace: str, checkpoint_id: str, decoder: ValueDecoder
+    ) -> Iterator[PendingWrite | LeftOut]:
         """The pending writes of a checkpoint."""
 
     def close(self) -> None:
@@ -240,7 +245,7 @@ class SqliteDatabase:
             for space, id, task, idx in self._ask(asked, thread_id)
         ]
 
-    def checkpoint(self, thread_id: str, key: Key, decoder: Decoder) -> Checkpointed | LeftOut:
+    def checkpoint(self, thread_id: str, key: Key, decoder: ValueDecoder) -> Checkpointed | LeftOut:
         """A checkpoint; unreadable parts are reported, not raised."""
         asked = f"SELECT type, checkpoint, metadata FROM checkpoints WHERE {_OF_ONE}"
         found = next(self._ask(asked, thread_id, key.namespace, key.id), None)
@@ -257,8 +262,8 @@ class SqliteDatabase:
         return Checkpointed(key, checkpoint, metadata, size)
 
     def writes(
-        self, thread_id: str, namespace: str, checkpoint_id: str, decoder: Decoder
-    ) -> Iterator[Written | LeftOut]:
+        self, thread_id: str, namespace: str, checkpoint_id: str, decoder: ValueDecoder
+    ) -> Iterator[PendingWrite | LeftOut]:
         """The pending writes of a checkpoint."""
         if not self._columns["writes"]:
             return
@@ -277,7 +282,7 @@ class SqliteDatabase:
                 what = f"the write {idx} of task {task} to {channel!r}"
                 yield LeftOut(error.reason, thread_id, namespace, checkpoint_id, what, str(error))
             else:
-                yield Written(task, task_path, int(idx), channel, value, len(data or b""))
+                yield PendingWrite(task, task_path, int(idx), channel, value, len(data or b""))
 
     def _ask(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
         try:

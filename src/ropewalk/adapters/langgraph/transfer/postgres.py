@@ -11,11 +11,11 @@ from ropewalk.adapters.langgraph.transfer.databases import (
     Counts,
     Key,
     LeftOut,
+    PendingWrite,
     WriteKey,
-    Written,
     check_checkpoint,
 )
-from ropewalk.adapters.langgraph.transfer.values import Decoder, Unreadable
+from ropewalk.adapters.langgraph.transfer.values import Unreadable, ValueDecoder
 from ropewalk.errors import InvalidInput, NotAllowed, Unavailable
 
 try:
@@ -137,7 +137,7 @@ class PostgresDatabase:
 
     # Rows.
 
-    def checkpoint(self, thread_id: str, key: Key, decoder: Decoder) -> Checkpointed | LeftOut:
+    def checkpoint(self, thread_id: str, key: Key, decoder: ValueDecoder) -> Checkpointed | LeftOut:
         """A checkpoint; unreadable parts are reported, not raised."""
         one = "" if self._shallow else " AND checkpoint_id = %s"
         asked = (
@@ -192,7 +192,7 @@ class PostgresDatabase:
             yield channel, *found
 
     def _add_sends(
-        self, thread_id: str, key: Key, checkpoint: dict[str, Any], decoder: Decoder
+        self, thread_id: str, key: Key, checkpoint: dict[str, Any], decoder: ValueDecoder
     ) -> None:
         """Migrate sends from before format 4 to their channel, as the saver does."""
         version = checkpoint.get("v")
@@ -218,8 +218,8 @@ class PostgresDatabase:
         return "task_path" in self._columns["checkpoint_writes"]
 
     def writes(
-        self, thread_id: str, namespace: str, checkpoint_id: str, decoder: Decoder
-    ) -> Iterator[Written | LeftOut]:
+        self, thread_id: str, namespace: str, checkpoint_id: str, decoder: ValueDecoder
+    ) -> Iterator[PendingWrite | LeftOut]:
         """The pending writes of a checkpoint."""
         path = "task_path" if self._has_path else "''"
         asked = (
@@ -235,7 +235,7 @@ class PostgresDatabase:
                 what = f"the write {idx} of task {task} to {channel!r}"
                 yield LeftOut(error.reason, thread_id, namespace, checkpoint_id, what, str(error))
             else:
-                yield Written(task, task_path, idx, channel, value, len(data or b""))
+                yield PendingWrite(task, task_path, idx, channel, value, len(data or b""))
 
     # Statements.
 
@@ -287,7 +287,7 @@ class _Blobs:
             _, (_, data) = self._found.popitem(last=False)
             self._room += len(data or b"")
 
-    def decoded(self, channel: str, kind: str, data: bytes | None, decoder: Decoder) -> Any:
+    def decoded(self, channel: str, kind: str, data: bytes | None, decoder: ValueDecoder) -> Any:
         """The decoded value of a blob; the last one of each channel is cached."""
         last = self._values.get(channel)
         if last is None or last[0] is not data:

@@ -22,21 +22,20 @@ from ropewalk.adapters.langgraph.transfer.databases import (
     Key,
     LeftOut,
     Official,
+    PendingWrite,
     WriteKey,
-    Written,
     open_official,
     parents_first,
 )
 from ropewalk.adapters.langgraph.transfer.values import (
     Cipher,
-    Decoder,
     Lookup,
     Unreadable,
+    ValueDecoder,
     check_names,
 )
 from ropewalk.codec import Codec
-from ropewalk.codec.decoder import Decoder as CodecDecoder
-from ropewalk.codec.decoder import no_links
+from ropewalk.codec.decoder import Decoder, no_links
 from ropewalk.codec.msgpack import Code
 from ropewalk.errors import NotFound, RopewalkError
 
@@ -150,7 +149,7 @@ class _Import:
         self._database, self._saver = database, saver
         self._tell = progress or (lambda step, done, total: None)
         self._types: GraphTypes = saver._core.types
-        self._decoder = Decoder(lookup_in(self._types), snapshot=_DeltaSnapshot, cipher=cipher)
+        self._decoder = ValueDecoder(lookup_in(self._types), snapshot=_DeltaSnapshot, cipher=cipher)
         self._left: set[tuple[str, Address]] = set()
         self._seen = 0
 
@@ -267,7 +266,7 @@ class _Import:
         there: There,
         codec: Comparing,
         wanted: Checkpointed | LeftOut,
-        writes: list[Written | LeftOut],
+        writes: list[PendingWrite | LeftOut],
     ) -> None:
         assert self.done.verified is not None
         try:
@@ -301,7 +300,7 @@ class _Batch:
         self._waiting.append(wanted)
         self._size += found.size
 
-    def write(self, address: Address, found: Written) -> None:
+    def write(self, address: Address, found: PendingWrite) -> None:
         """Add a pending write."""
         numbered = [(found.idx, found.channel, found.value)]
         self._waiting.append(Writes(address, found.task_id, found.task_path, numbered))
@@ -367,12 +366,12 @@ class Comparing(Codec):
         super().__init__(types.registry, classes=types.registry.classes, undeclared="show")
         self.types = types
 
-    def decoder(self, link: Callable[[bytes], Any] = no_links) -> CodecDecoder:
+    def decoder(self, link: Callable[[bytes], Any] = no_links) -> Decoder:
         """The decoder for this codec."""
         return _ComparingDecoder(self, link)
 
 
-class _ComparingDecoder(CodecDecoder):
+class _ComparingDecoder(Decoder):
     def _stranger(self, code: Code, head: list[Any], content: Any) -> Any:
         assert isinstance(self._codec, Comparing)
         entry = self._codec.types.find(class_name(head[0])) if is_deferred(head[0]) else None
@@ -415,7 +414,7 @@ class There:
         address: Address,
         codec: Codec,
         wanted: Checkpointed | LeftOut,
-        writes: list[Written | LeftOut],
+        writes: list[PendingWrite | LeftOut],
     ) -> str | None:
         """A description of how stored data differs from its source; None if it does not."""
         place = self._log.find(address)
@@ -438,7 +437,7 @@ class There:
 
 def _other_writes(
     found: Iterable[tuple[str, str, int, str, Any]],
-    wanted: Iterable[Written | LeftOut],
+    wanted: Iterable[PendingWrite | LeftOut],
     encode: Callable[[Any], bytes],
 ) -> str | None:
     there = {(path, task, number, name, encode(value)) for path, task, number, name, value in found}

@@ -65,7 +65,7 @@ def _is_text(name: str) -> bool:
     return True
 
 
-class Decoder:
+class ValueDecoder:
     """Decodes stored values, and counts unknown classes.
 
     Repeated objects are decoded once: each checkpoint repeats all messages of the one before. The
