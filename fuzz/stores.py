@@ -11,7 +11,7 @@ from ropewalk.store import Move, Operation
 from ropewalk.store.compression import MAX_LENGTH, compress, expand
 from ropewalk.store.engine import Header, decode_operation, encode_header, encode_operation
 from ropewalk.store.engine import decode_header as decode_store_header
-from ropewalk.store.record import Record, decode_header, encode_body
+from ropewalk.store.record import Record, decode_header, encode_body, prepare
 from ropewalk.store.record import encode_header as head_of
 from ropewalk.store.segment import Segment, build
 from ropewalk.tree import Kind, make_object
@@ -64,8 +64,13 @@ def judge(data: bytes) -> None:
 def store_seeds() -> list[bytes]:
     """Sound bytes for each decoder."""
     objects = [make_object(Kind.CHUNK, piece) for piece in (b"a", _TEXT)]
-    header = head_of(1, 5, "write", (Move("branch/main", None, _TARGET),), {}, objects, [(), ()])
-    body = encode_body(header, objects, [(), ()], {})
+    moves = [Move("branch/main", None, _TARGET)]
+    append = prepare(
+        _SPACE, {one.id: one for one in objects}, (), moves, None, {}, "write",
+        share=False, step=None, fresh=True,
+    )  # fmt: skip
+    append.objects, append.known_epoch, append.time = objects, 1, 5
+    body = encode_body(head_of(append, [(), ()]), objects, [(), ()], {})
     packed = build(_SPACE, [Record.decode(1, body)], [])
     operation = Operation(
         _SPACE, 1, (Move("branch/main", None, _TARGET),), "write", 5, 0, {"step": "parse"}

@@ -11,7 +11,7 @@ from ropewalk.codec import Codec, Registry
 from ropewalk.state import Versioned
 from ropewalk.store import MemoryStore
 from ropewalk.store.model import Operation
-from ropewalk.store.record import Batch
+from ropewalk.store.record import Append
 from ropewalk.store.wrappers import WrapperStore
 from ropewalk.tree import Object, ObjectId, Reader
 from tests.conftest import SOAK
@@ -34,11 +34,11 @@ class Counting(WrapperStore):
 
         return counted
 
-    def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
-        operation = super()._land(batch, objects)
+    def _land(self, append: Append) -> Operation:
+        operation = super()._land(append)
         stored = {one.id: one.stored for one in self.inner.scan()}
-        self.stored_objects += len(objects)
-        self.stored_bytes += sum(stored[one.id] for one in objects)
+        self.stored_objects += len(append.sent)
+        self.stored_bytes += sum(stored[one.id] for one in append.sent)
         return operation
 
     def another(self) -> Counting:

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from copy import copy
 from fnmatch import fnmatchcase
+from typing import Any
 
 from ropewalk.errors import Conflict
 from ropewalk.store import LeaseRecord, MemoryStore, Operation, Ref, View
 from ropewalk.store.collection import Sweep
-from ropewalk.store.engine import Batch, Stored
-from ropewalk.store.log import Append, expect_refs
+from ropewalk.store.engine import Append, Stored
+from ropewalk.store.log import expect_refs
 from ropewalk.store.memory import Space
 from ropewalk.tree import ObjectId
 
 
+def changed(append: Append, **fields: Any) -> Append:
+    """A commit with other fields."""
+    made = copy(append)
+    for name, value in fields.items():
+        setattr(made, name, value)
+    return made
+
+
 class IgnoresExpected(MemoryStore):
-    def _commit(self, batch: Batch) -> Operation:
+    def _commit(self, batch: Append) -> Operation:
         refs = self._data.space(batch.space).refs
         moves = [
             one._replace(expected=refs[one.name].target if one.name in refs else None)
@@ -25,7 +34,7 @@ class IgnoresExpected(MemoryStore):
             else one
             for one in batch.moves
         ]
-        return super()._commit(replace(batch, moves=tuple(moves)))
+        return super()._commit(changed(batch, moves=tuple(moves)))
 
 
 class ForgetsWrites(MemoryStore):
@@ -54,27 +63,25 @@ class RemembersNoWriteForLong(MemoryStore):
 
 
 class IgnoresFences(MemoryStore):
-    def _commit(self, batch: Batch) -> Operation:
-        return super()._commit(replace(batch, fences=()))
+    def _commit(self, batch: Append) -> Operation:
+        return super()._commit(changed(batch, fences=()))
 
 
 class ChecksOneFence(MemoryStore):
-    def _commit(self, batch: Batch) -> Operation:
-        return super()._commit(replace(batch, fences=batch.fences[:1]))
+    def _commit(self, batch: Append) -> Operation:
+        return super()._commit(changed(batch, fences=batch.fences[:1]))
 
 
 class IgnoresNeeds(MemoryStore):
-    def _commit(self, batch: Batch) -> Operation:
-        assert isinstance(batch, Append)
+    def _commit(self, batch: Append) -> Operation:
         gone = tuple([id for id in batch.missing if id not in batch.needs])
-        return super()._commit(replace(batch, missing=gone))
+        return super()._commit(changed(batch, missing=gone))
 
 
 class IgnoresTargets(MemoryStore):
-    def _commit(self, batch: Batch) -> Operation:
-        assert isinstance(batch, Append)
+    def _commit(self, batch: Append) -> Operation:
         gone = tuple([id for id in batch.missing if id not in batch.targets])
-        return super()._commit(replace(batch, missing=gone))
+        return super()._commit(changed(batch, missing=gone))
 
 
 class KeepsGarbage(MemoryStore):
@@ -93,22 +100,22 @@ class DeletesWhatIsShared(MemoryStore):
 
 
 class StoresBeforeItChecks(MemoryStore):
-    def _commit(self, batch: Batch) -> Operation:
+    def _commit(self, batch: Append) -> Operation:
         try:
             return super()._commit(batch)
         except Conflict:
-            super()._commit(replace(batch, moves=(), fences=()))
+            super()._commit(changed(batch, moves=(), fences=()))
             raise
 
 
 class SkipsNumbers(MemoryStore):
-    def _commit(self, batch: Batch) -> Operation:
+    def _commit(self, batch: Append) -> Operation:
         done = super()._commit(batch)
         return done._replace(sequence=2 * done.sequence)
 
 
 class IsNotAtomic(IgnoresExpected):
-    def _commit(self, batch: Batch) -> Operation:
+    def _commit(self, batch: Append) -> Operation:
         expect_refs(batch, self._data.space(batch.space).refs)
         time.sleep(0.0001)  # Others may go first.
         return super()._commit(batch)

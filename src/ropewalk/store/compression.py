@@ -13,6 +13,7 @@ memory than it says.
 
 from __future__ import annotations
 
+import re
 from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -119,6 +120,8 @@ def varint(number: int) -> bytes:
     """A whole number in as few bytes as it takes."""
     if number < 128:
         return bytes((number,))
+    if number < 1 << 14:
+        return bytes((number & 0x7F | 0x80, number >> 7))
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -148,20 +151,23 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         raise FormatError("a number is cut off") from None
 
 
+_VARINT = re.compile(rb"[\x80-\xff]{0,9}[\x00-\x7f]")
+
+
 def take_varints(data: bytes, at: int, count: int) -> tuple[list[int], int]:
     """So many numbers and where they end; raises `FormatError`."""
-    found: list[int] = []
-    try:
-        for _ in range(count):
-            number = data[at]
-            if number < 128:
-                at += 1
-            else:
-                number, at = read_varint(data, at)
-            found.append(number)
-    except IndexError:
-        raise FormatError("a number is cut off") from None
-    return found, at
+    found: list[bytes] = _VARINT.findall(data, at, at + 3 * count)[:count]  # Most are small.
+    if len(found) < count:
+        found = _VARINT.findall(data, at, at + 10 * count)[:count]
+    end = at + sum(map(len, found))
+    if len(found) < count or b"".join(found) != data[at:end]:
+        raise FormatError("a number is cut off, or too long")
+    return list(map(_number, found)), end
+
+
+@lru_cache(4096)
+def _number(data: bytes) -> int:
+    return read_varint(data, 0)[0]
 
 
 def read_varints(data: bytes) -> list[int]:

@@ -36,7 +36,7 @@ from ropewalk.store.model import (
 )
 from ropewalk.store.names import check_name, check_prefix, check_space, known_name, known_space
 from ropewalk.store.quota import Quota
-from ropewalk.store.record import Batch, check_key, check_objects, prepare
+from ropewalk.store.record import Append, check_key, check_objects, prepare
 from ropewalk.store.reserved import OWN_SPACE, alias_ref
 from ropewalk.store.scratch import Scratch
 from ropewalk.store.search_index import TextIndex
@@ -236,20 +236,20 @@ class Store(ABC):
         """
         if self._closed:
             self._check_open()
-        checked = check_objects(objects)
-        batch = prepare(
-            space,
-            checked,
-            needs,
-            moves,
-            fence,
-            operation,
-            write_id,
-            share=share,
-            step=step,
-            fresh=fresh,
+        return self._land(
+            prepare(
+                space,
+                check_objects(objects),
+                needs,
+                moves,
+                fence,
+                operation,
+                write_id,
+                share=share,
+                step=step,
+                fresh=fresh,
+            )
         )
-        return self._land(batch, list(checked.values()))
 
     def find(self, space: str, key: bytes) -> list[int]:
         """The sequence numbers of the operations that have a key, ascending.
@@ -604,8 +604,8 @@ class Store(ABC):
         """Remove damaged shared objects, so that they can be stored again."""
 
     @abstractmethod
-    def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
-        """Commit a batch whose fields have been checked."""
+    def _land(self, append: Append) -> Operation:
+        """Commit what has been checked."""
 
     def _find(self, space: str, key: bytes) -> list[int]:
         """Look through the log, for an engine that has no index of keys."""

@@ -10,7 +10,7 @@ from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.contract import StoreOptions
 from ropewalk.store.folder import Filesystem, FolderStore
 from ropewalk.store.group import Group, Member, SendingGroup
-from ropewalk.store.log import Append, LogStore, Moved, expect_refs, shared_frame
+from ropewalk.store.log import LogStore, Moved, expect_refs, shared_frame
 from ropewalk.store.lookup import shared_object
 from ropewalk.store.memory import Sizes
 from ropewalk.store.model import (
@@ -26,7 +26,7 @@ from ropewalk.store.model import (
     encode_operation,
 )
 from ropewalk.store.names import MAX_NAME_BYTES, decode_part, encode_part
-from ropewalk.store.record import MAX_PAYLOAD, Batch, Place, Row, fenced_off, seal
+from ropewalk.store.record import MAX_PAYLOAD, Append, Place, Row, fenced_off, seal
 from ropewalk.store.scratch import Scratch
 from ropewalk.store.search_index import TextIndex, Within
 from ropewalk.store.segment import Packed
@@ -38,7 +38,6 @@ __all__ = [
     "MAX_PAYLOAD",
     "REMEMBERED_WRITES",
     "Append",
-    "Batch",
     "Capabilities",
     "Filesystem",
     "FolderStore",

@@ -1,7 +1,7 @@
 """`LogStore`: the base of all engines, whose spaces are logs of records.
 
 An engine appends a record in one atomic step, and loads records from the tail or from segments.
-Here a batch becomes a record (`_drafted`): which objects go into the record and which are shared,
+Here a commit becomes a record (`_draft`): which objects go into the record and which are shared,
 and where the older nodes are that they link to. What a process caches of a space is here too
 (`SpaceCache`); how records are read and nodes found is in `lookup`.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Unpack
 
 from ropewalk.errors import (
@@ -34,12 +33,14 @@ from ropewalk.store.record import (
     DICTIONARY,
     GROUP,
     POSITION_BITS,
-    Batch,
+    Append,
     Place,
     Record,
     encode_body,
     encode_header,
     fenced_off,
+    hint,
+    own_hint,
     write_id_of,
 )
 from ropewalk.store.segment import Packed
@@ -72,34 +73,6 @@ class Moved(Exception):
     def __init__(self, epoch: int) -> None:
         super().__init__()
         self.epoch = epoch
-
-
-@dataclass(slots=True)
-class Append(Batch):
-    """One record to be appended, and the shared objects that are stored with it."""
-
-    objects: Sequence[Object] = ()
-    """Those of the record."""
-    shared: Mapping[ObjectId, Object] = field(default_factory=dict)
-    names: frozenset[ObjectId] = frozenset()
-    """Shared objects that the record links to, without those that the space is known to name."""
-    missing: tuple[ObjectId, ...] = ()
-    """Objects that it needs and that are not in the store."""
-    known_epoch: int = 1
-    """The epoch of the space at which the places in the body were valid."""
-    body: bytes = b""
-    parent: int | None = None
-    """The sequence number of the record of the step's first parent."""
-    recorded: Operation | None = None
-    """The operation of the earlier write, if this one is a repetition."""
-
-    leans: bool = False
-    """Whether its frame is compressed with a dictionary."""
-
-    def frame(self, dictionary: bytes | None) -> bytes:
-        """Compress the body, and note whether with a dictionary."""
-        self.leans = dictionary is not None
-        return compress(self.body, dictionary)
 
 
 class Large(NamedTuple):
@@ -241,8 +214,8 @@ class LogStore(LogReader):
     # What an engine supplies.
 
     @abstractmethod
-    def _commit(self, batch: Batch) -> Operation:
-        """Append a record, an `Append`, in one atomic step, durably, and wake who subscribed."""
+    def _commit(self, append: Append) -> Operation:
+        """Append a record in one atomic step, durably, and wake who subscribed."""
 
     @abstractmethod
     def _settle(
@@ -324,84 +297,58 @@ class LogStore(LogReader):
 
     # Committing.
 
-    def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
+    def _land(self, append: Append) -> Operation:
         while True:
-            append = self._drafted(batch, objects)
+            self._draft(append)
             try:
-                operation = self._commit(append)
+                return self._commit(append)
             except Moved:
-                self._forget_space(batch.space)
-                continue
+                self._forget_space(append.space)
             except StoreFull:
                 if not self._quota.make():
                     raise
-                continue
-            return operation
 
-    def _drafted(self, batch: Batch, objects: Sequence[Object]) -> Append:
-        """Turn a batch into a record.
+    def _draft(self, append: Append) -> None:
+        """Turn a commit into a record.
 
         Objects are divided into those of the record and shared ones; then the places of older
         nodes that they link to are found, in the cache or by reading the log, and encoded as
         hints. What is not found is in `missing`: the engine raises for it after it has checked
         fences and refs.
         """
-        space, step = batch.space, batch.step
+        space, step = append.space, append.step
         cache = self._space(space)
-        private, shared = _divided(objects, batch.share)
+        private, shared = _divided(append.sent, append.share)
+        hints = dict.fromkeys(shared, hint(BY_HASH))
         below: list[Sequence[ObjectId]] = []
-        for one in private:
+        for at, one in enumerate(private):
+            hints[one.id] = own_hint(at)
             if one.kind == Kind.VALUE and 0xC7 not in one.payload:
                 below.append(())
             elif step is not None and one.id == step.id:
-                beside = (step.root, *step.parents, step.metadata, step.events)
-                below.append([id for id in beside if id is not None])
+                below.append(step.links)
             else:
                 below.append(_below(one))
-        mine = {one.id for one in private}
-        mine.update(shared)
-        older = batch.needs.union(batch.targets, *below) - mine
+        older = append.needs.union(append.targets, *below).difference(hints)
         places: Mapping[ObjectId, Place] = {}
-        missing: tuple[ObjectId, ...] = ()
-        names: frozenset[ObjectId] = frozenset()
+        append.missing, append.names = (), frozenset()
         if older:
             places = cache.places.find(older)
             if len(places) != len(older):
                 places = self._find_places(space, list(older))
-                missing = tuple([id for id in older if id not in places])
+                append.missing = tuple([id for id in older if id not in places])
+                hints.update(dict.fromkeys(append.missing, hint(BY_HASH)))
             if BY_HASH in places.values():
-                names = frozenset(
-                    [id for id in older if places.get(id, 1) == BY_HASH and id not in cache.named]
-                )
-            if missing:
-                places = {**places, **dict.fromkeys(missing, BY_HASH)}
+                by_hash = [id for id, place in places.items() if place == BY_HASH]
+                append.names = older.intersection(by_hash) - cache.named
+            hints.update(zip(places, map(hint, places.values()), strict=True))
         if shared:
-            places = {**dict.fromkeys(shared, BY_HASH), **{id: places[id] for id in older}}
-            led = {id for some in below for id in some}.union([one.target for one in batch.moves])
-            names = names.union(shared.keys() & led)
+            led = {id for some in below for id in some}.union([one.target for one in append.moves])
+            append.names = append.names.union(shared.keys() & led)
         parent = places.get(step.parents[0]) if step is not None and step.parents else None
-        header = encode_header(
-            cache.epoch, batch.time, batch.write_id, batch.moves, batch.metadata, private, below
-        )
-        return Append(
-            space,
-            batch.needs,
-            batch.targets,
-            batch.moves,
-            batch.fences,
-            batch.write_id,
-            batch.time,
-            batch.metadata,
-            step=step,
-            fresh=batch.fresh,
-            objects=private,
-            shared=shared,
-            names=names,
-            missing=missing,
-            known_epoch=cache.epoch,
-            body=encode_body(header, private, below, places),
-            parent=None if not parent else parent >> POSITION_BITS,
-        )
+        append.parent = None if not parent else parent >> POSITION_BITS
+        append.objects, append.shared, append.known_epoch = private, shared, cache.epoch
+        append.body = encode_body(encode_header(append, below), private, below, hints)
 
     def _landed(self, append: Append, sequence: int) -> None:
         """Cache the places in an appended record, unless the epoch has changed since."""
@@ -426,26 +373,26 @@ class LogStore(LogReader):
             places.update(dict.fromkeys(append.shared, BY_HASH))
             cache.named.update(append.names)
 
-    def _find_write(self, batch: Append, latest: Iterable[Record]) -> Operation | None:
-        """The earlier operation with the write id of a batch, among the latest of its space.
+    def _find_write(self, append: Append, latest: Iterable[Record]) -> Operation | None:
+        """The earlier operation with the write id of a commit, among the latest of its space.
 
         Raises `WriteIdReused` if that was another write.
         """
         for record in latest:
-            if write_id_of(record.header) == batch.write_id:
-                operation = self._operation(batch.space, record)
+            if write_id_of(record.header) == append.write_id:
+                operation = self._operation(append.space, record)
                 nodes = record.nodes()
                 # If some of its nodes were collected, they cannot be compared.
                 known = None if None in nodes else {node.id for node in nodes if node is not None}
                 if (
-                    operation.moves == batch.moves
-                    and operation.metadata == batch.metadata
-                    and (known is None or known.issuperset([one.id for one in batch.objects]))
+                    operation.moves == append.moves
+                    and operation.metadata == append.metadata
+                    and (known is None or known.issuperset([one.id for one in append.objects]))
                 ):
                     return operation
                 raise WriteIdReused(
-                    f"write id {batch.write_id!r} stands for operation {record.sequence} of "
-                    f"{batch.space!r}, which was another write. Take a new write id for a new "
+                    f"write id {append.write_id!r} stands for operation {record.sequence} of "
+                    f"{append.space!r}, which was another write. Take a new write id for a new "
                     "write."
                 )
         return None
@@ -507,9 +454,9 @@ def _below(one: Object) -> Sequence[ObjectId]:
         return ()
 
 
-def expect_refs(batch: Batch, refs: Mapping[str, Ref]) -> None:
-    """Raise `RefMoved` if a ref is not where a batch expects it."""
-    for name, expected, _ in batch.moves:
+def expect_refs(append: Append, refs: Mapping[str, Ref]) -> None:
+    """Raise `RefMoved` if a ref is not where a commit expects it."""
+    for name, expected, _ in append.moves:
         ref = refs.get(name)
         actual = None if ref is None else ref.target
         if actual != expected:

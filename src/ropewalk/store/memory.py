@@ -19,7 +19,6 @@ from ropewalk.store.compression import read_varint
 from ropewalk.store.contract import StoreOptions
 from ropewalk.store.forking import whole_after_fork
 from ropewalk.store.log import (
-    Append,
     LogStore,
     Places,
     SpaceCache,
@@ -41,7 +40,7 @@ from ropewalk.store.model import (
 from ropewalk.store.quota import expect_room
 from ropewalk.store.record import (
     GROUP,
-    Batch,
+    Append,
     Place,
     Record,
     Row,
@@ -194,8 +193,7 @@ class MemoryStore(LogStore):
 
     # Committing.
 
-    def _commit(self, batch: Batch) -> Operation:
-        assert isinstance(batch, Append)
+    def _commit(self, batch: Append) -> Operation:
         data, shared = self._data, batch.shared
         large = len(batch.body) > _LARGE
         dictionary, known = self._space(batch.space).dictionary(batch) if large else (None, None)
@@ -233,7 +231,7 @@ class MemoryStore(LogStore):
         return operation
 
     def _recorded(self, space: Space, batch: Append) -> Operation | None:
-        """The operation that has the write id of a batch, among the latest."""
+        """The operation that has the write id of a commit, among the latest."""
         for one in space.operations[-REMEMBERED_WRITES:]:
             if one.write_id == batch.write_id:
                 return self._find_write(batch, [self._record(batch.space, one.sequence)])
@@ -459,7 +457,7 @@ class MemoryStore(LogStore):
 
 
 def _expect_allowed(data: _Data, space: Space, batch: Append) -> None:
-    """Raise if a batch cannot be appended as things stand."""
+    """Raise if a commit cannot be appended as things stand."""
     expect_allowed(batch, space.leases, space.refs, space.epoch)
     gone = [id for id in batch.names if id not in data.shared and id not in batch.shared]
     if gone:

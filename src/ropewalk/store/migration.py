@@ -225,7 +225,7 @@ class _Space:
         write_id = None if like is None else like.write_id
         moves, again = list(moves), False
         while True:
-            batch = prepare(
+            append = prepare(
                 self._space,
                 objects,
                 _needs(objects),
@@ -238,9 +238,9 @@ class _Space:
                 fresh=True,
             )
             if like is not None:
-                batch.time = like.time
+                append.time = like.time
             try:
-                done = self._target._land(batch, list(objects.values()))
+                done = self._target._land(append)
             except MissingObjects as error:
                 self._known = None
                 more, lost = self._closure(error.ids)

@@ -42,6 +42,8 @@ def decode_part(part: str) -> str:
             f"{_show(part)} is not a percent-encoded part of a name: "
             "space_name() and ref_name() spell names from any texts"
         )
+    if "%" not in part and part not in (".", "..") and len(part) <= MAX_NAME_BYTES:
+        return part
     try:
         text = _ESCAPE.sub(_unescape, part).encode("latin-1").decode("utf-8")
     except UnicodeDecodeError:

@@ -1,6 +1,6 @@
-"""A commit as it is requested, a `Batch`, and as it is stored: a record in the log of its space.
+"""A commit as an engine receives it, an `Append`, and as it is stored: a record in a log.
 
-`prepare` checks the arguments of a commit once; engines trust the batch.
+`prepare` checks the arguments of a commit once; engines trust what it returns.
 
 A record's body, before it is compressed, is
 
@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -31,7 +31,7 @@ from zlib import crc32
 import ormsgpack
 
 from ropewalk.errors import FormatError, InvalidInput, LeaseHeld, LeaseLost
-from ropewalk.store.compression import read_varint, take_varints, varint
+from ropewalk.store.compression import compress, read_varint, take_varints, varint
 from ropewalk.store.model import (
     KEY,
     MAX_KEY,
@@ -58,11 +58,13 @@ _BYTES: Final = frozenset({bytes})
 _SIZES: Final = frozenset({ID_SIZE})
 
 
-@dataclass(slots=True)  # Frozen, it would take five times as long to make.
-class Batch:
-    """One commit, as an engine receives it: checked. Nobody changes it."""
+@dataclass(slots=True)
+class Append:
+    """One commit: what was asked for, checked; and what a `LogStore` makes of it, a record."""
 
     space: str
+    sent: Sequence[Object]
+    """The new objects, each once."""
     needs: frozenset[ObjectId]
     """Objects that must be in the store: those that the new ones link to."""
     targets: frozenset[ObjectId]
@@ -72,12 +74,36 @@ class Batch:
     write_id: str
     time: int
     metadata: Mapping[str, Scalar]
-    share: bool = False
+    share: bool
     """Whether its objects are for every space."""
-    step: Commit | None = None
+    step: Commit | None
     """The commit that it brings."""
-    fresh: bool = False
+    fresh: bool
     """Whether its write id was never sent before, so that no earlier write can have it."""
+
+    # The record, drafted anew if the space's epoch changes before it is appended.
+    objects: Sequence[Object] = field(init=False)
+    """The nodes of the record."""
+    shared: Mapping[ObjectId, Object] = field(init=False)
+    """Shared objects that are stored with it."""
+    names: frozenset[ObjectId] = field(init=False)
+    """Shared objects that the record links to, without those that the space is known to name."""
+    missing: tuple[ObjectId, ...] = field(init=False)
+    """Objects that it needs and that are not in the store."""
+    known_epoch: int = field(init=False)
+    """The epoch of the space at which the places in the body were valid."""
+    body: bytes = field(init=False)
+    parent: int | None = field(init=False)
+    """The sequence number of the record of the step's first parent."""
+    leans: bool = field(init=False)
+    """Whether its frame is compressed with a dictionary."""
+    recorded: Operation | None = None
+    """The operation of the earlier write, if this one is a repetition."""
+
+    def frame(self, dictionary: bytes | None) -> bytes:
+        """Compress the body, and note whether with a dictionary."""
+        self.leans = dictionary is not None
+        return compress(self.body, dictionary)
 
 
 def fenced_off(space: str, fence: Fence) -> LeaseLost | LeaseHeld:
@@ -125,8 +151,8 @@ def prepare(  # noqa: PLR0913 - as `Store.commit`
     share: bool,
     step: Commit | None,
     fresh: bool,
-) -> Batch:
-    """A batch; `InvalidInput` for what no store would take."""
+) -> Append:
+    """A commit to append; `InvalidInput` for what no store would take."""
     try:
         known_space(space)
     except TypeError:
@@ -141,8 +167,9 @@ def prepare(  # noqa: PLR0913 - as `Store.commit`
     if not ({*map(type, needed)} <= _BYTES and {*map(len, needed)} <= _SIZES):
         check_ids(needed, "needs")
     targets = frozenset([move.target for move in checked if move.target is not None])
-    return Batch(
+    return Append(
         space,
+        list(objects.values()),
         needed.difference(objects),
         targets.difference(objects),
         checked,
@@ -150,9 +177,9 @@ def prepare(  # noqa: PLR0913 - as `Store.commit`
         os.urandom(16).hex() if write_id is None else write_id,
         time.time_ns() // 1000,
         metadata,
-        share=share,
-        step=step,
-        fresh=fresh or write_id is None,
+        share,
+        step,
+        fresh or write_id is None,
     )
 
 
@@ -201,8 +228,8 @@ def check_moves(space: str, moves: Iterable[Move]) -> tuple[Move, ...]:
         except TypeError:
             check_name(space, move.name)
         for id in move[1:]:
-            if type(id) not in _ID_TYPES or (id is not None and len(id) != ID_SIZE):
-                check_ids([id], "moves")  # type: ignore[list-item]
+            if id is not None and (type(id) is not bytes or len(id) != ID_SIZE):
+                check_ids([id], "moves")
     if len(checked) > 1 and len({move.name for move in checked}) != len(checked):
         raise InvalidInput("a commit moves each ref at most once")
     return checked
@@ -331,16 +358,14 @@ def encode_body(
     operation: bytes,
     objects: Sequence[Object],
     links: Sequence[Sequence[ObjectId]],
-    places: Mapping[ObjectId, Place],
+    hints_to: Mapping[ObjectId, bytes],
 ) -> bytes:
-    """Encode a body. `links` are those of each object, `places` where older nodes are."""
+    """Encode a body. `links` are those of each object, `hints_to` where they lead."""
     parts = [varint(len(operation)), operation, varint(len(objects)), b""]
     heads: list[bytes] = []
-    hints_to = dict(zip(places, map(_hint, places.values()), strict=True))
-    for at, one in enumerate(objects):
-        hints_to[one.id] = varint(1 + 2 * at)
     before: ObjectId | None = None
-    for (id, kind, payload, _), below in zip(objects, links, strict=True):
+    for one, below in zip(objects, links, strict=True):
+        id, kind, payload = one[:3]
         hole, hints = 0, b""
         if below:
             hints = b"".join(map(hints_to.__getitem__, below))
@@ -354,8 +379,13 @@ def encode_body(
     return b"".join(parts)
 
 
+def own_hint(position: int) -> bytes:
+    """The hint to a node of the same record."""
+    return varint(1 + 2 * position)
+
+
 @lru_cache(4096)
-def _hint(place: Place) -> bytes:
+def hint(place: Place) -> bytes:
     """The hint to a node of an earlier record; a large node leads to the same ones each time."""
     if place == BY_HASH:
         return b"\0"
@@ -481,29 +511,27 @@ class Record:
 # Operations.
 
 
-def encode_header(
-    epoch: int,
-    time: int,
-    write_id: str,
-    moves: Sequence[Move],
-    metadata: Mapping[str, Scalar],
-    objects: Sequence[Object],
-    links: Sequence[Sequence[ObjectId]],
-) -> bytes:
-    """An operation as it stands in its record: ids of its own nodes by their positions."""
+def encode_header(append: Append, links: Sequence[Sequence[ObjectId]]) -> bytes:
+    """An operation as it stands in its record: ids of its own nodes by their positions.
+
+    `links` are those of each node.
+    """
+    objects = append.objects
     listed: list[tuple[str, object, object]] = []
-    for name, expected, target in moves:
+    for name, expected, target in append.moves:
         was: object = expected
         at: object = target
         for position in range(len(objects) - 1, -1, -1):
-            if objects[position].id == target:
+            one = objects[position]
+            if one.id == target:
                 at = position
-                if objects[position].kind == Kind.COMMIT and expected is not None:
+                if one.kind == Kind.COMMIT and expected is not None:
                     below = links[position]
                     if len(below) > 1 and below[1] == expected:
                         was = _FIRST_PARENT
                 break
         listed.append((name, was, at))
+    write_id = append.write_id
     short: str | bytes = write_id
     if len(write_id) == 2 * _WRITE_ID:  # Most are 16 bytes in hexadecimal digits.
         try:
@@ -511,7 +539,7 @@ def encode_header(
             short = half if half.hex() == write_id else write_id
         except ValueError:
             pass
-    return ormsgpack.packb([epoch, time, short, listed, metadata])
+    return ormsgpack.packb([append.known_epoch, append.time, short, listed, append.metadata])
 
 
 def decode_header(space: str, record: Record) -> Operation:

@@ -17,6 +17,7 @@ The operations of the records stand in a block of their own, behind all others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
@@ -119,14 +120,18 @@ def _lay(
         if block and size + length > limit:
             blocks.append(b"".join(block))
             block, size = [], 0
-        spot = (kind, len(payload), hole, len(hints), len(blocks), size)
-        spots[place] = b"".join(map(varint, spot))
+        spots[place] = _spot(kind, len(payload), hole, len(hints), len(blocks)) + varint(size)
         block += (payload, hints)
         size += length
         if not number % _PIECES:
             pause()
     if block:
         blocks.append(b"".join(block))
+
+
+@lru_cache(1024)  # Many nodes of a space are alike.
+def _spot(*numbers: int) -> bytes:
+    return b"".join(map(varint, numbers))
 
 
 def reached(starts: Iterable[Place], records: Mapping[int, Record]) -> set[Place]:

@@ -20,7 +20,7 @@ from ropewalk.store.model import (
     View,
     check_ids,
 )
-from ropewalk.store.record import Batch
+from ropewalk.store.record import Append
 from ropewalk.store.records.key_value import KVStore
 from ropewalk.store.scratch import Scratch
 from ropewalk.store.search_index import TextIndex
@@ -95,8 +95,8 @@ class WrapperStore(Store):
         """Every object, in no order; what is written meanwhile may be left out."""
         return self._call("scan", self.inner.scan)
 
-    def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
-        return self._call("commit", lambda: self.inner._land(batch, objects))
+    def _land(self, append: Append) -> Operation:
+        return self._call("commit", lambda: self.inner._land(append))
 
     def _find(self, space: str, key: bytes) -> list[int]:
         return self._call("find", lambda: self.inner._find(space, key))
@@ -258,14 +258,14 @@ class CachedStore(WrapperStore):
             if method in ("gc", "free", "discard"):
                 self._cache.clear()
 
-    def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
-        space = batch.space
+    def _land(self, append: Append) -> Operation:
+        space = append.space
         moment = self._cache.moment(space)
-        operation = super()._land(batch, objects)
+        operation = super()._land(append)
         self._cache.see(space, operation.epoch)
         # They were there at this epoch, whatever has become of them since. Nothing is served
         # that was not verified, and only reading from the store behind does that.
-        sound = [one for one in objects if object_id(one.kind, one.payload) == one.id]
+        sound = [one for one in append.sent if object_id(one.kind, one.payload) == one.id]
         self._cache.add(space, sound, moment._replace(epoch=operation.epoch))
         return operation
 

@@ -37,7 +37,6 @@ import ormsgpack
 
 from ropewalk.errors import FormatError, NewerFormat, NotAllowed
 from ropewalk.store.folder import Filesystem
-from ropewalk.store.log import Append
 from ropewalk.store.model import (
     KEY,
     Durability,
@@ -48,7 +47,7 @@ from ropewalk.store.model import (
     Scalar,
     decode_header,
 )
-from ropewalk.store.record import Row
+from ropewalk.store.record import Append, Row
 from ropewalk.tree.objects import ID_SIZE, ObjectId
 
 HEADER = "ropewalk.json"

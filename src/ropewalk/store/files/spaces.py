@@ -39,9 +39,8 @@ from ropewalk.store.files.space import (
     names_rows,
 )
 from ropewalk.store.folder import Filesystem
-from ropewalk.store.log import Append
 from ropewalk.store.model import Durability
-from ropewalk.store.record import GROUP, Place, seal, sequence_of
+from ropewalk.store.record import GROUP, Append, Place, seal, sequence_of
 from ropewalk.store.segment import Packed, commit_name, key_name, lookup_row
 from ropewalk.tree.objects import ObjectId
 

@@ -30,7 +30,7 @@ from ropewalk.store.files.objects import Objects
 from ropewalk.store.files.space import Space
 from ropewalk.store.files.spaces import Spaces
 from ropewalk.store.folder import FolderStore, no_store, system_errors
-from ropewalk.store.log import Append, expect_allowed, expect_refs, shared_frame
+from ropewalk.store.log import expect_allowed, expect_refs, shared_frame
 from ropewalk.store.model import (
     REMEMBERED_WRITES,
     Header,
@@ -41,7 +41,7 @@ from ropewalk.store.model import (
     View,
 )
 from ropewalk.store.quota import Usage
-from ropewalk.store.record import GROUP, Batch, Place, Row, same_group
+from ropewalk.store.record import GROUP, Append, Place, Row, same_group
 from ropewalk.store.segment import Packed, commit_name, key_name
 from ropewalk.tree.objects import Object, ObjectId
 
@@ -183,8 +183,7 @@ class FileStore(FolderStore):
 
     # Committing.
 
-    def _commit(self, batch: Batch) -> Operation:
-        assert isinstance(batch, Append)
+    def _commit(self, batch: Append) -> Operation:
         with self._lock.using(), system_errors(self.path):
             staged = self._stage(batch) if batch.shared else {}
             cache = self._space(batch.space)

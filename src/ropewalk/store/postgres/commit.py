@@ -7,8 +7,7 @@ from hashlib import sha256
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from ropewalk.store.log import Append
-from ropewalk.store.record import GROUP, seal
+from ropewalk.store.record import GROUP, Append, seal
 from ropewalk.tree.objects import ObjectId
 
 TYPES: Final = "boolean bigint[] text[] bytea[] text[] bytea[] text[] bigint[] bytea[] bytea[]"

@@ -18,7 +18,7 @@ from ropewalk.errors import (
 from ropewalk.store.collection import Sweep, names_of, touches
 from ropewalk.store.compression import compress
 from ropewalk.store.group import Member, SendingGroup
-from ropewalk.store.log import Append, LogStore, Moved
+from ropewalk.store.log import LogStore, Moved
 from ropewalk.store.model import (
     Capabilities,
     Durability,
@@ -34,7 +34,7 @@ from ropewalk.store.postgres.commit import Answer, Draft, bigints, byteas, prefi
 from ropewalk.store.postgres.schema import AFTER_NAMES, script
 from ropewalk.store.postgres.scratch import PostgresScratch
 from ropewalk.store.postgres.search_index import PostgresTextIndex
-from ropewalk.store.record import GROUP, Batch, Place, Row, fenced_off, same_group, sequence_of
+from ropewalk.store.record import GROUP, Append, Place, Row, fenced_off, same_group, sequence_of
 from ropewalk.store.reserved import CONTENT_SPACE, Content, Pruned, contents
 from ropewalk.store.retry import limit_retries
 from ropewalk.store.scratch import BestEffort, Scratch
@@ -256,8 +256,7 @@ class PostgresStore(LogStore):
 
     # Committing.
 
-    def _commit(self, batch: Batch) -> Operation:  # noqa: C901 - one case for each answer
-        assert isinstance(batch, Append)
+    def _commit(self, batch: Append) -> Operation:  # noqa: C901 - one case for each answer
         if batch.shared:
             self._share(batch.shared)
         space = batch.space

@@ -16,9 +16,8 @@ from typing import Any, Final, NamedTuple
 import ormsgpack
 
 from ropewalk.store.forking import freed_after_fork
-from ropewalk.store.log import Append
 from ropewalk.store.model import KEY, LeaseRecord, Move, Ref
-from ropewalk.store.record import Row
+from ropewalk.store.record import Append, Row
 from ropewalk.store.records.cells import (
     PARTS,
     SPACES,

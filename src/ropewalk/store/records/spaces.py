@@ -16,9 +16,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from ropewalk.errors import RopewalkError, Unavailable
 from ropewalk.store.forking import freed_after_fork
-from ropewalk.store.log import Append
 from ropewalk.store.model import LeaseRecord
-from ropewalk.store.record import GROUP, Place, sequence_of
+from ropewalk.store.record import GROUP, Append, Place, sequence_of
 from ropewalk.store.records.cells import (
     KNOWN,
     PARTS,

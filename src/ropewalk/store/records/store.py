@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from ropewalk.errors import Corrupt, NotAllowed, RopewalkError
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
-from ropewalk.store.log import Append, LogStore, Moved, SpaceCache, expect_allowed
+from ropewalk.store.log import LogStore, Moved, SpaceCache, expect_allowed
 from ropewalk.store.model import (
     REMEMBERED_WRITES,
     Header,
@@ -20,7 +20,7 @@ from ropewalk.store.model import (
     decode_header,
     encode_header,
 )
-from ropewalk.store.record import GROUP, Batch, Place, Row, same_group, seal
+from ropewalk.store.record import GROUP, Append, Place, Row, same_group, seal
 from ropewalk.store.records import cells
 from ropewalk.store.records.cells import HEADER, Cells, Parts
 from ropewalk.store.records.shared import SharedObjects
@@ -89,8 +89,7 @@ class CellStore(LogStore):
 
     # Committing.
 
-    def _commit(self, batch: Batch) -> Operation:
-        assert isinstance(batch, Append)
+    def _commit(self, batch: Append) -> Operation:
         space = batch.space
         cache = self._space(space)
         with self._log.turn(space) as patience:
@@ -141,7 +140,7 @@ class CellStore(LogStore):
     def _decide(
         self, batch: Append, now: Moment, refs: Mapping[str, Ref], decided: int
     ) -> Operation | None:
-        """Raise if a batch must not be committed on this snapshot; returns its record if it already
+        """Raise if a commit must not be made on this snapshot; returns its record if it already
         was.
 
         If an attempt after record `decided` was reported as failed, it may have landed

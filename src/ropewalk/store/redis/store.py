@@ -11,7 +11,7 @@ import ormsgpack
 from ropewalk.errors import Corrupt, FormatError, InvalidInput, MissingObjects, NotFound, RefMoved
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.contract import StoreOptions
-from ropewalk.store.log import Append, LogStore, Moved
+from ropewalk.store.log import LogStore, Moved
 from ropewalk.store.model import (
     KEY,
     REMEMBERED_WRITES,
@@ -26,7 +26,7 @@ from ropewalk.store.model import (
     encode_header,
 )
 from ropewalk.store.quota import expect_room
-from ropewalk.store.record import GROUP, Batch, Place, Row, fenced_off, sequence_of
+from ropewalk.store.record import GROUP, Append, Place, Row, fenced_off, sequence_of
 from ropewalk.store.redis.address import (
     DEFAULT_NAME,
     Address,
@@ -152,8 +152,7 @@ class RedisStore(LogStore):
 
     # Committing.
 
-    def _commit(self, batch: Batch) -> Operation:  # noqa: C901 - one story: each answer of the script
-        assert isinstance(batch, Append)
+    def _commit(self, batch: Append) -> Operation:  # noqa: C901 - one story: each answer of the script
         space, cache = batch.space, self._space(batch.space)
         dictionary, known = cache.dictionary(batch)
         frame = batch.frame(known)

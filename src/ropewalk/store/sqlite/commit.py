@@ -20,10 +20,10 @@ import ormsgpack
 
 from ropewalk.errors import Corrupt, MissingObjects, RefMoved
 from ropewalk.store.folder import FolderStore
-from ropewalk.store.log import Append, Moved
+from ropewalk.store.log import Moved
 from ropewalk.store.model import REMEMBERED_WRITES, LeaseRecord, Operation
 from ropewalk.store.quota import expect_room
-from ropewalk.store.record import GROUP, Batch, Record, Row, fenced_off, same_group, seal
+from ropewalk.store.record import GROUP, Append, Record, Row, fenced_off, same_group, seal
 from ropewalk.store.segment import Packed
 from ropewalk.store.sqlite import packs
 from ropewalk.store.sqlite.database import Database, translated
@@ -58,8 +58,7 @@ class SqliteLog(FolderStore):
     _packs: Path
     """The folder of large packs."""
 
-    def _commit(self, batch: Batch) -> Operation:
-        assert isinstance(batch, Append)
+    def _commit(self, batch: Append) -> Operation:
         pack = self._pack_of(batch) if batch.shared else None
         cache = self._space(batch.space)
         tip = cache.tip
@@ -88,7 +87,7 @@ class SqliteLog(FolderStore):
     def _recorded(
         self, db: sqlite3.Connection, batch: Append, number: int, last: int
     ) -> Operation | None:
-        """The earlier operation with the write id of a batch, among the latest."""
+        """The earlier operation with the write id of a commit, among the latest."""
         # Within the transaction: another member of the group may just have appended it.
         after = max(last - REMEMBERED_WRITES, 0)
         return self._find_write(batch, self._latest(db, number, batch.space, last, after))

@@ -6,16 +6,15 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
 from ropewalk.errors import MissingObjects, StoreClosed
 from ropewalk.store import Move, Operation, Ref, Store, ref_name
-from ropewalk.store.engine import Batch
+from ropewalk.store.engine import Append
 from ropewalk.testing._stores._base import Base
 from ropewalk.testing.helpers import MAIN, PATIENCE, SPACE, in_threads, value
-from ropewalk.tree import Object
 
 WITHOUT_TWIN = {"holds"}  # It does no I/O, so it does not block.
 
@@ -154,9 +153,9 @@ class AsynchronousContract(Base):
         variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
         commit, seen = store._land, list[str]()
 
-        def noting(batch: Batch, objects: Sequence[Object]) -> Operation:
+        def noting(append: Append) -> Operation:
             seen.append(variable.get())
-            return commit(batch, objects)
+            return commit(append)
 
         monkeypatch.setattr(store, "_land", noting)
 
@@ -183,17 +182,17 @@ class AsynchronousContract(Base):
 class Gate:
     """A commit that blocks until it is released."""
 
-    def __init__(self, commit: Callable[[Batch, Sequence[Object]], Operation]) -> None:
+    def __init__(self, commit: Callable[[Append], Operation]) -> None:
         self.commit = commit
         self.entered = threading.Event()
         self.opened = threading.Event()
         self.finished = threading.Event()
 
-    def __call__(self, batch: Batch, objects: Sequence[Object]) -> Operation:
+    def __call__(self, append: Append) -> Operation:
         """Wait, then commit."""
         self.entered.set()
         assert self.opened.wait(PATIENCE)
         try:
-            return self.commit(batch, objects)
+            return self.commit(append)
         finally:
             self.finished.set()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
 from ropewalk.errors import InvalidInput, MissingObjects, RefMoved, Unavailable, WriteIdReused
 from ropewalk.store import Fence, Move, Operation, Ref, Store, ref_name
-from ropewalk.store.engine import REMEMBERED_WRITES, Batch, Scalar
+from ropewalk.store.engine import REMEMBERED_WRITES, Append, Scalar
 from ropewalk.testing._stores._base import Base
 from ropewalk.testing.helpers import MAIN, OTHER_SPACE, SPACE, point, read, value
-from ropewalk.tree import Object, ObjectId, make_commit
+from ropewalk.tree import ObjectId, make_commit
 
 DRAFT = ref_name("branch", "draft")
 
@@ -327,10 +327,10 @@ class CommitContract(Base):
 
 
 def _losing_its_reply(
-    commit: Callable[[Batch, Sequence[Object]], Operation],
-) -> Callable[[Batch, Sequence[Object]], Operation]:
-    def run(batch: Batch, objects: Sequence[Object]) -> Operation:
-        commit(batch, objects)
+    commit: Callable[[Append], Operation],
+) -> Callable[[Append], Operation]:
+    def run(append: Append) -> Operation:
+        commit(append)
         raise Unavailable("the reply was lost")
 
     return run

@@ -17,6 +17,7 @@ This module does not import LangGraph, because the command line uses it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -28,6 +29,7 @@ from ormsgpack import Ext, Fragment
 
 from ropewalk.codec import Codec
 from ropewalk.errors import FormatError, InvalidName
+from ropewalk.history import MAIN
 from ropewalk.store import ref_name, space_name, split_name
 from ropewalk.tree import (
     Commit,
@@ -40,6 +42,7 @@ from ropewalk.tree import (
     make_object,
     read_commit,
 )
+from ropewalk.tree.objects import name_commit
 
 ROOT: Final = ""
 """The namespace of the graph itself; others are those of its subgraphs."""
@@ -231,6 +234,103 @@ def pack_step(
             at = None if place == ahead else (*place,)
             writes.append((content, at, children) if children else (content, at))
     return ormsgpack.packb((_VERSION, era, flags, base, newest, notes, where, draft.record, writes))
+
+
+def make_steps(
+    thread: str,
+    drafts: Iterable[Draft],
+    state: State,
+    head: Step | None,
+    *,
+    newest: str = "",
+    top: str = "",
+    pins: Mapping[str, Address] | None = None,
+    is_base: bool = False,
+) -> tuple[list[Step], list[Object], list[ObjectId]]:
+    """Make commits of drafts, each on top of the one before; their objects, and what they need.
+
+    `state` is that of the chain up to `head`; `newest` and `top` are the greatest ids in it, of
+    the graph's own checkpoints and of all. `pins` are listed in each, and `is_base` says that
+    its metadata is the index of the chain.
+    """
+    steps: list[Step] = []
+    objects: list[Object] = []
+    needs: list[ObjectId] = []
+    now = time.time_ns() // 1000
+    agent = thread if thread.isascii() else thread.encode(errors="backslashreplace").decode()
+    noted = None if pins is None else {name: list(where) for name, where in pins.items()}
+    era, flags, base, newest_commit, notes = state
+    for draft in drafts:
+        address, is_newest = draft.address, False
+        branch = MAIN
+        if address is not None:
+            namespace, id = address
+            if id < top:
+                flags |= MIXED
+            else:
+                top = id
+            if namespace != ROOT:
+                branch = namespace
+            elif draft.aside or id < newest:
+                flags |= UNSORTED
+            else:
+                newest, is_newest = id, True
+        parents: tuple[ObjectId, ...] = ()
+        generation = 1
+        if head is not None:
+            parents, generation = (head.commit.id,), head.commit.generation + 1
+        needs += (draft.root, *parents)
+        if draft.metadata is not None:
+            needs.append(draft.metadata)
+        if draft.events is not None:
+            needs.append(draft.events)
+        commit, made = name_commit(
+            Commit(
+                b"",
+                draft.root,
+                parents,
+                generation,
+                now if draft.time is None else draft.time,
+                agent,
+                branch,
+                draft.description,
+                draft.logic_step,
+                draft.status,
+                draft.error,
+                draft.metadata,
+                draft.events,
+                {
+                    FIELD: pack_step(
+                        draft,
+                        era,
+                        flags,
+                        is_base or base,
+                        is_newest or newest_commit,
+                        notes if noted is None else noted,
+                    )
+                },
+            )
+        )
+        if is_base:
+            base = commit.id
+        if is_newest:
+            newest_commit = commit.id
+        if noted is not None:
+            notes = commit.id
+        head = Step(
+            commit,
+            State(era, flags, base, newest_commit, notes),
+            address,
+            draft.parent,
+            draft.aside,
+            draft.copy_of,
+            draft.record,
+            draft.writes,
+            noted,
+        )
+        steps.append(head)
+        objects.append(made)
+    return steps, objects, needs
 
 
 def encode_record(codec: Codec, record: Record) -> tuple[bytes | None, list[Object]]:

@@ -1,14 +1,13 @@
 """`Log`: the chain of commits of a thread; finds checkpoints in it, and extends it.
 
 It hides how a checkpoint is found without an index of the chain: from what was landed through this
-object, by the keys of operations, or in the index of a rewritten part. `landing` builds the commits
-that a batch appends. See `checkpoints` for what a commit contains.
+object, by the keys of operations, or in the index of a rewritten part. `landing` makes the commits
+that drafts become. See `checkpoints` for what a commit contains.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -17,7 +16,6 @@ from ropewalk.adapters.langgraph.saver.checkpoints import (
     ALL,
     CHECKPOINTS,
     EARLY,
-    FIELD,
     KEY_SIZE,
     MIXED,
     NAMESPACE,
@@ -31,18 +29,16 @@ from ropewalk.adapters.langgraph.saver.checkpoints import (
     Step,
     Written,
     key_of,
-    pack_step,
+    make_steps,
     put_key,
     read_step,
     writes_key,
 )
 from ropewalk.codec import default_codec
-from ropewalk.errors import MissingObjects, NotFound, PathNotFound
-from ropewalk.history import MAIN
+from ropewalk.errors import MissingObjects, PathNotFound
 from ropewalk.store import Move, Operation, Store, View
 from ropewalk.store.model import Scalar
-from ropewalk.tree import Commit, Kind, Object, ObjectId, Reader, TreeWriter, get, load
-from ropewalk.tree.objects import name_commit
+from ropewalk.tree import Kind, Object, ObjectId, Reader, get, load
 
 _KEYS: Final = "keys"
 _MOST_PLACES: Final = 128
@@ -115,8 +111,6 @@ class Log:
             self.state = State(era=os.urandom(8))  # Of a thread that was deleted.
         self._places: OrderedDict[Address, Place] = OrderedDict()
         self._newest: dict[str, ObjectId | None] = {}
-        self._best: Step | None = None
-        """The newest of the graph's own checkpoints."""
         self._top: str | None = None
         self._last: Address | None = None
         """The graph's own checkpoint that was put last, if that is known."""
@@ -138,9 +132,7 @@ class Log:
     def newest(self, namespace: str) -> Step | None:
         """The newest checkpoint of a namespace: the greatest id that is not `aside`."""
         if namespace == ROOT:
-            if self._best is None and self.state.newest is not None:
-                self._best = self.step(self.state.newest)
-            return self._best
+            return None if self.state.newest is None else self.step(self.state.newest)
         if namespace not in self._newest:
             known = None if self._is_whole else self._newest_below(namespace)
             self._set_newest(namespace, known)
@@ -375,11 +367,10 @@ class Log:
         With `several` they are stored like an operation with several keys, of which a reader
         checks whether it was undone.
         """
-        state = self.state
-        era, flags = state.era, state.flags | (EARLY if early else 0)
-        last, best = self._last or self._last_put(), self._best or self.newest(ROOT)
-        greatest = "" if best is None or best.address is None else best.address.id
-        flags |= _disorder(drafts, self.top if self._top is None else self._top, greatest)
+        state, last = self.state, self._last or self._last_put()
+        if early:
+            state = state._replace(flags=state.flags | EARLY)
+        era = state.era
         keys: dict[bytes, None] = {}
         regular: list[Address] = []  # Found by the key of the put that they came with.
         for draft in drafts:
@@ -390,26 +381,23 @@ class Log:
                     regular.append(one.address)
                 else:
                     keys[writes_key(era, one.address)] = None
-            if address is None:
-                continue
-            if is_root:
-                last = address
-                keys[key_of(era, PUT, ROOT, address.id)] = None
-            else:
+            if address is not None:
                 keys[put_key(era, address)] = None
+                last = address if is_root else last
         metadata: dict[str, Scalar] = {}
         if len(keys) > 1 or several:
-            flags |= SEVERAL
+            state = state._replace(flags=state.flags | SEVERAL)
             keys.update([(writes_key(era, one), None) for one in regular])
             metadata = {"key": key_of(era, ALL, ROOT), _KEYS: b"".join(keys)}
         elif keys:
             metadata = {"key": next(iter(keys))}
-        if flags != state.flags:
-            state = state._replace(flags=flags)
-        made = self._chained(thread, drafts, state, self.head, metadata, greatest)
-        made.needs.extend(needs)
-        made.objects[:0] = objects
-        return made
+        best = self.newest(ROOT)
+        newest = "" if best is None or best.address is None else best.address.id
+        steps, made, needed = make_steps(
+            thread, drafts, state, self.head, newest=newest, top=self.top
+        )
+        move = Move(CHECKPOINTS, self.target, steps[-1].commit.id)
+        return Landing(steps, [*objects, *made], [*needed, *needs], move, metadata)
 
     def _last_put(self) -> Address | None:
         """The graph's own checkpoint that was put last in this era; None if that is not sure."""
@@ -420,132 +408,7 @@ class Log:
                 self._last = newest.address
         return self._last
 
-    def noting(self, thread: str, pins: Mapping[str, Address]) -> Landing:
-        """A commit that says which checkpoints are pinned."""
-        if self.head is None:
-            raise NotFound(f"thread {thread!r:.80} was deleted meanwhile")
-        draft = Draft(self.head.commit.root, description="pins")
-        noted = {name: list(where) for name, where in pins.items()}
-        return self._chained(thread, [draft], self.state, self.head, {}, "", noted)
-
-    def written_anew(
-        self,
-        thread: str,
-        drafts: Sequence[Draft],
-        pins: Mapping[str, Address],
-        objects: Iterable[Object] = (),
-    ) -> Landing:
-        """A rewritten chain that replaces this one."""
-        sent = list(objects)
-        if not drafts:
-            return Landing([], [], [], Move(CHECKPOINTS, self.target, None), {})
-        flags = _disorder(drafts, "", "") | self.state.flags & EARLY
-        state = State(os.urandom(8), flags)
-        made = self._chained(thread, drafts, state, None, {})
-        index = TreeWriter(default_codec).write(_index_of(made.steps))
-        base = Draft(drafts[-1].root, metadata=index.root, description="kept")
-        noted = {name: list(where) for name, where in pins.items()} or None
-        last = made.steps[-1]
-        top_step = self._chained(thread, [base], last.state, last, {}, "", noted, is_base=True)
-        own = {one.id for one in (*made.objects, *top_step.objects, *index.objects, *sent)}
-        needs = [id for id in (*made.needs, *top_step.needs, *index.needs) if id not in own]
-        return Landing(
-            [*made.steps, *top_step.steps],
-            [*sent, *index.objects, *made.objects, *top_step.objects],
-            list(dict.fromkeys(needs)),
-            Move(CHECKPOINTS, self.target, top_step.steps[-1].commit.id),
-            {},
-        )
-
-    def _chained(
-        self,
-        thread: str,
-        drafts: Sequence[Draft],
-        state: State,
-        before: Step | None,
-        metadata: dict[str, Scalar],
-        greatest: str = "",
-        pins: dict[str, list[str]] | None = None,
-        *,
-        is_base: bool = False,
-    ) -> Landing:
-        """Build the commits of drafts, each with the one before as parent."""
-        steps: list[Step] = []
-        objects: list[Object] = []
-        needs: list[ObjectId] = []
-        now = time.time_ns() // 1000
-        agent = thread if thread.isascii() else thread.encode(errors="backslashreplace").decode()
-        era, flags, base, newest, notes = state
-        head, best = before, greatest
-        for draft in drafts:
-            address, root = draft.address, draft.root
-            namespace, is_newest = ROOT, False
-            if address is not None:
-                namespace = address.namespace
-                is_newest = namespace == ROOT and not draft.aside and address.id >= best
-                if is_newest:
-                    best = address.id
-            said = pack_step(
-                draft,
-                era,
-                flags,
-                is_base or base,
-                is_newest or newest,
-                notes if pins is None else pins,
-            )
-            parents: tuple[ObjectId, ...] = ()
-            generation = 1
-            needs.append(root)
-            if head is not None:
-                parents = (head.commit.id,)
-                generation = head.commit.generation + 1
-                needs.append(head.commit.id)
-            if draft.metadata is not None:
-                needs.append(draft.metadata)
-            if draft.events is not None:
-                needs.append(draft.events)
-            unnamed = Commit(
-                b"",
-                root,
-                parents,
-                generation,
-                now if draft.time is None else draft.time,
-                agent,
-                namespace or MAIN,
-                draft.description,
-                draft.logic_step,
-                draft.status,
-                draft.error,
-                draft.metadata,
-                draft.events,
-                {FIELD: said},
-            )
-            commit, made = name_commit(unnamed)
-            id = commit.id
-            if is_base:
-                base = id
-            if is_newest:
-                newest = id
-            if pins is not None:
-                notes = id
-            head = Step(
-                commit,
-                State(era, flags, base, newest, notes),
-                address,
-                draft.parent,
-                draft.aside,
-                draft.copy_of,
-                draft.record,
-                draft.writes,
-                pins,
-            )
-            steps.append(head)
-            objects.append(made)
-        assert head is not None
-        move = Move(CHECKPOINTS, self.target, head.commit.id)
-        return Landing(steps, objects, needs, move, metadata)
-
-    def extend(self, landing: Landing, sequence: int) -> None:  # noqa: C901 - what a commit changes
+    def extend(self, landing: Landing, sequence: int) -> None:
         """Append commits that have landed, and update the caches."""
         self.sequence = sequence
         self._known.add(landing.steps)
@@ -562,8 +425,6 @@ class Log:
                     places[address] = Place(id, ())  # Else it may have writes already.
                 if address.namespace == ROOT:
                     self._last = address
-                    if step.state.newest == id:
-                        self._best = step
                 elif not step.aside:
                     self._advance(address, id)
                 if self._top is not None and address.id > self._top:
@@ -639,42 +500,6 @@ class Steps:
             self._held[step.commit.id] = step
         while len(self._held) > _MOST_STEPS:
             self._held.popitem(last=False)
-
-
-def _disorder(drafts: Sequence[Draft], top: str, greatest: str) -> int:
-    """The flags that say how the ids of new checkpoints do not ascend."""
-    flags = 0
-    for draft in drafts:
-        if draft.address is None:
-            continue
-        namespace, id = draft.address
-        if id < top:
-            flags |= MIXED
-        top = max(top, id)
-        if namespace == ROOT:
-            if draft.aside or id < greatest:
-                flags |= UNSORTED
-            greatest = max(greatest, id)
-    return flags
-
-
-def _index_of(steps: Sequence[Step]) -> dict[bytes, list[ObjectId | None]]:
-    """Of a chain: each checkpoint's commit and those of its writes; and the newest of each
-    namespace."""
-    index: dict[bytes, list[ObjectId | None]] = {}
-    newest: dict[str, str] = {}
-    for step in steps:
-        address, id = step.address, step.commit.id
-        if address is not None:
-            index.setdefault(key_of(b"", PUT, *address), [None])[0] = id
-            if not step.aside and address.id >= newest.get(address.namespace, ""):
-                newest[address.namespace] = address.id
-                index[key_of(b"", NAMESPACE, address.namespace)] = [id]
-        for one in step.writes:
-            entry = index.setdefault(key_of(b"", PUT, *one.address), [None])
-            if id not in entry[1:]:
-                entry.append(id)
-    return index
 
 
 def _generation(step: Step) -> int:

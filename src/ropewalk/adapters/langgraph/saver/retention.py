@@ -6,6 +6,7 @@ they hold is not touched.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -13,19 +14,25 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ropewalk.adapters.langgraph.saver.checkpoints import (
     CHECKPOINTS,
+    EARLY,
+    NAMESPACE,
+    PUT,
     ROOT,
     Address,
     Draft,
+    State,
     Step,
     Written,
     encode_record,
     events_of,
+    key_of,
+    make_steps,
     parts_in,
     space_of,
 )
 from ropewalk.adapters.langgraph.saver.log import Landing, Log, Place, Steps, listed
 from ropewalk.adapters.langgraph.saver.values import History
-from ropewalk.codec import inspection_codec
+from ropewalk.codec import default_codec, inspection_codec
 from ropewalk.errors import InvalidInput, NotFound
 from ropewalk.store import Move, Store
 from ropewalk.tree import Loader, Object, ObjectId, TreeWriter, links
@@ -87,7 +94,7 @@ def pinned(thread: str, name: str, address: Address) -> Change:
         raise InvalidInput(f"a pin has a name, not {name!r:.80}")
 
     def change(log: Log) -> Landing | None:
-        return log.noting(thread, {**log.pins(), name: address})
+        return _noting(thread, log, {**log.pins(), name: address})
 
     return change
 
@@ -99,7 +106,8 @@ def unpinned(thread: str, name: str) -> Change:
         pins = log.pins()
         if name not in pins:
             raise NotFound(f"no checkpoint of the thread is pinned as {name!r:.80}")
-        return log.noting(thread, {one: at for one, at in pins.items() if one != name})
+        kept = {one: at for one, at in pins.items() if one != name}
+        return _noting(thread, log, kept)
 
     return change
 
@@ -117,9 +125,59 @@ def copied(store: Store, source: str, target: str) -> Change:
         objects = _absent(store, log.space, read, taken)
         own = _drafts(log, lambda address: address not in replaced, objects)
         pins = {**log.pins(), **theirs.pins()}
-        return log.written_anew(target, [*own, *taken], pins, objects)
+        return _rewritten(target, log, [*own, *taken], pins, objects)
 
     return change
+
+
+def _noting(thread: str, log: Log, pins: Mapping[str, Address]) -> Landing:
+    """A commit that says which checkpoints are pinned."""
+    if log.head is None:
+        raise NotFound(f"thread {thread!r:.80} was deleted meanwhile")
+    draft = Draft(log.head.commit.root, description="pins")
+    steps, objects, needs = make_steps(thread, [draft], log.state, log.head, pins=pins)
+    return Landing(steps, objects, needs, Move(CHECKPOINTS, log.target, steps[-1].id), {})
+
+
+def _rewritten(
+    thread: str,
+    log: Log,
+    drafts: Sequence[Draft],
+    pins: Mapping[str, Address],
+    objects: Sequence[Object],
+) -> Landing:
+    """A new chain in the place of that of a log, with its index in the last commit."""
+    if not drafts:
+        return Landing([], [], [], Move(CHECKPOINTS, log.target, None), {})
+    state = State(os.urandom(8), log.state.flags & EARLY)
+    steps, made, needs = make_steps(thread, drafts, state, None)
+    last = steps[-1]
+    index = TreeWriter(default_codec).write(_index_of(steps))
+    base = Draft(last.commit.root, metadata=index.root, description="kept")
+    top, named, more = make_steps(thread, [base], last.state, last, pins=pins or None, is_base=True)
+    steps += top
+    sent = [*objects, *index.objects, *made, *named]
+    needs += (*more, *index.needs)
+    return Landing(steps, sent, needs, Move(CHECKPOINTS, log.target, steps[-1].id), {})
+
+
+def _index_of(steps: Sequence[Step]) -> dict[bytes, list[ObjectId | None]]:
+    """Of a chain: each checkpoint's commit and those of its writes; and the newest of each
+    namespace."""
+    index: dict[bytes, list[ObjectId | None]] = {}
+    newest: dict[str, str] = {}
+    for step in steps:
+        address, id = step.address, step.commit.id
+        if address is not None:
+            index.setdefault(key_of(b"", PUT, *address), [None])[0] = id
+            if not step.aside and address.id >= newest.get(address.namespace, ""):
+                newest[address.namespace] = address.id
+                index[key_of(b"", NAMESPACE, address.namespace)] = [id]
+        for one in step.writes:
+            entry = index.setdefault(key_of(b"", PUT, *one.address), [None])
+            if id not in entry[1:]:
+                entry.append(id)
+    return index
 
 
 def _holds(step: Step) -> bool:
@@ -165,7 +223,7 @@ def _kept(thread: str, log: Log, stays: Collection[Address]) -> Landing | None:
     for at, draft in enumerate(drafts):
         if draft.address is not None:
             drafts[at] = _with_deltas(log, reader, draft, gone, objects)
-    return log.written_anew(thread, drafts, log.pins(), objects)
+    return _rewritten(thread, log, drafts, log.pins(), objects)
 
 
 def _addresses(step: Step) -> list[Address]:

@@ -76,6 +76,10 @@ class _Core:
         """The versions that were given out in this process."""
         self._lock = threading.Lock()
         self._threads: OrderedDict[str, GraphThread] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+        """About how many bytes each thread held when it was last looked at."""
+        self._used: set[str] = set()
+        """The threads that were asked for since then."""
         self._asked = 0
 
     _at_fork_reinit = _begin
@@ -91,17 +95,23 @@ class _Core:
                 self._threads[name] = found
                 if len(self._threads) > _MOST_THREADS:
                     self._drop(1)
+            self._used.add(name)
             self._asked += 1
             if not self._asked % _LOOK_EVERY:
-                held = sum([one.held for one in self._threads.values()])
-                self._drop(held - _MOST_HELD)
+                self._measure()
+                self._drop(sum(self._sizes.values()) - _MOST_HELD)
             return found
+
+    def _measure(self) -> None:
+        for name in self._used & self._threads.keys():
+            self._sizes[name] = self._threads[name].held
+        self._used.clear()
 
     def _drop(self, excess: int) -> None:
         """Evict the threads used longest ago, until `excess` bytes are freed."""
         for name, one in [*self._threads.items()][:-1] if excess > 0 else ():
             if one.is_idle:
-                excess -= max(one.held, 1)
+                excess -= max(self._sizes.pop(name, 0), 1)
                 del self._threads[name]
             if excess <= 0 and len(self._threads) <= _MOST_THREADS:
                 return

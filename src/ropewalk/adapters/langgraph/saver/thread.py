@@ -50,7 +50,7 @@ T = TypeVar("T")
 _RESENDS: Final = 8
 _LINGER: Final = 0.005
 """How many seconds writes wait in the queue for the checkpoint that follows."""
-_MOST_WARM: Final = 4
+_MOST_NAMESPACES: Final = 4
 _MOST_REFUSED: Final = 16
 _HIDDEN: Final = "__"
 _MOST_SAID: Final = 1000
@@ -59,8 +59,7 @@ _MOST_SAID: Final = 1000
 class Request:
     """A call of `put` or `put_writes`, until it is stored or refused."""
 
-    is_put = is_last = False
-    is_done = False
+    is_last = is_done = False
     is_taken = False
     """Whether a leader has picked it up."""
     error: BaseException | None = None
@@ -82,7 +81,6 @@ class Request:
 class Put(Request):
     """A checkpoint that is to be stored."""
 
-    is_put = True
     record: bytes | None
     """The encoded checkpoint without values; None if large, and stored as a value (`about`)."""
     about: Sequence[Object]
@@ -109,7 +107,7 @@ class Put(Request):
 class Writes(Request):
     """Writes of a task that are to be stored."""
 
-    plain = b""
+    content = b""
     """The encoding of writes."""
     events: Sequence[Object] = ()
     """The objects of large writes, the root last."""
@@ -139,7 +137,7 @@ class GraphThread:
         self._log: Log | None = None
         self._epoch: int | None = None
         """The epoch at which all cached values were in the store."""
-        self._warm: OrderedDict[str, ChannelValues] = OrderedDict()
+        self._channels: OrderedDict[str, ChannelValues] = OrderedDict()
         """The channel values that were stored or read last, by namespace."""
         self._refused: dict[Address, NotStorable] = {}
         """Errors of writes that were refused, so that the put that follows raises the same."""
@@ -158,8 +156,8 @@ class GraphThread:
     @property
     def held(self) -> int:
         """About how many bytes are cached of it."""
-        warm = sum([one.held for one in [*self._warm.values()]])
-        return self._objects.held + self._codec.memo.size + warm
+        channels = sum([one.held for one in [*self._channels.values()]])
+        return self._objects.held + self._codec.memo.size + channels
 
     # Reading.
 
@@ -171,10 +169,10 @@ class GraphThread:
             if log is not None and view.sequence < log.sequence:
                 view = self._store.view(self.space, CHECKPOINTS)  # Older than what we landed.
             if log is None or not log.is_at(view):
-                log = self._look_anew(view)
+                log = self._reload(view)
             return log
 
-    def _look_anew(self, view: View | None = None) -> Log:
+    def _reload(self, view: View | None = None) -> Log:
         """Replace the log, because others wrote. Cached values may not be in the store any more."""
         log = self._log = Log(self._store, self.space, self._objects.read, self._steps, view)
         self._epoch = None
@@ -182,11 +180,10 @@ class GraphThread:
 
     def find(self, namespace: str, id: str | None) -> Found | None:
         """A checkpoint by its id, or the newest one; None if there is none."""
-        return self._at_one_moment(lambda log: self._find(log, namespace, id))
+        return self._consistently(lambda log: self._find(log, namespace, id))
 
     def _find(self, log: Log, namespace: str, id: str | None) -> Found | None:
-        step = log.newest(namespace)
-        warm = step
+        step = newest = log.newest(namespace)
         if id is not None and (step is None or step.address != (namespace, id)):
             put = log.find(Address(namespace, id)).put
             step = None if put is None else log.step(put)
@@ -195,8 +192,8 @@ class GraphThread:
         address, history = step.address, History(Loader(self._objects.read, self._codec))
         writes = log.writes(log.find(address), address)
         record = history.record(step)
-        if warm is step and log is self._log:
-            values = self._warmed(namespace).read(step.commit.root)
+        if newest is step and log is self._log:
+            values = self._channels_of(namespace).read(step.commit.root)
         else:
             values = history.values(step)  # Not the newest: no use in caching it.
         return Found(address, record, step.parent, values, history.pending(writes))
@@ -223,7 +220,7 @@ class GraphThread:
         """A reader for many checkpoints, which decodes what they share only once."""
         return History.of(self._objects.read, SharingGraphCodec(self._types))
 
-    def _at_one_moment(self, call: Callable[[Log], T]) -> T:
+    def _consistently(self, call: Callable[[Log], T]) -> T:
         """Call with the current log; again, if that was replaced and collected meanwhile."""
         gone: ObjectId | None = None
         while True:
@@ -249,11 +246,11 @@ class GraphThread:
             address = newest.address if newest and newest.address else Address(namespace, id or "")
             return trail(log, self.reader(), address, channels)
 
-        return self._at_one_moment(found) if channels else {}
+        return self._consistently(found) if channels else {}
 
     def pins(self) -> dict[str, Address]:
         """The checkpoints that are pinned, by name."""
-        return self._at_one_moment(Log.pins)
+        return self._consistently(Log.pins)
 
     # Writing.
 
@@ -263,7 +260,7 @@ class GraphThread:
             self._lingers |= self._alone
             self._waiting.append(request)
         else:
-            self._encode(request)
+            self._encode_writes(request)
             if self._lingers and not request.is_last:
                 # A checkpoint mostly follows at once, but not after an interrupt or an error.
                 landed = request.landed = threading.Lock()
@@ -282,42 +279,44 @@ class GraphThread:
 
     def _lead(self) -> None:
         """Land all queued requests, as the leader."""
-        batch: list[Put | Writes] = []
-        waiting = self._waiting
+        puts: list[Put] = []
+        writes: list[Writes] = []
+        waiting, error = self._waiting, None
         self._alone = True
         while waiting:
             request = waiting.popleft()
             request.is_taken = True
-            if request.is_put:
+            if isinstance(request, Put):
                 self._alone = False
-            batch.append(request)
+                puts.append(request)
+            else:
+                writes.append(request)
         try:
-            self.land(batch)
-        except BaseException as error:
-            for one in batch:
-                one.finish(error)
+            self.land(puts, writes)
+        except BaseException as raised:
+            error = raised
             raise
         finally:
             self._alone = False
-            for one in batch:
-                one.finish()
+            for one in (*puts, *writes):
+                one.finish(error)
 
-    def land(self, batch: Sequence[Put | Writes]) -> None:
+    def land(self, puts: Sequence[Put], writes: Sequence[Writes]) -> None:
         """Land requests with one commit; a refused one is finished with its error."""
-        backoff, missing = None, 0
-        puts: list[Put] | None = None
+        backoff, missing, encoded = None, 0, False
         while True:
             try:
                 with self._coding:
-                    if puts is None:
-                        puts = [one for one in batch if isinstance(one, Put) and self._fit(one)]
-                    landing = self._landing(batch, puts)
+                    if not encoded:
+                        puts = [one for one in puts if self._encode_put(one)]
+                        encoded = True
+                    landing = self._landing(puts, writes)
                 if landing is not None:
                     self._land(landing, "put", puts)
                 return
             except RefMoved:
                 with self._coding:
-                    self._look_anew()
+                    self._reload()
                 backoff = backoff or Backoff()
                 backoff.wait()
             except MissingObjects:
@@ -325,7 +324,7 @@ class GraphThread:
                 missing += 1
                 if missing == _RESENDS:
                     raise
-                puts = None
+                encoded = False
                 self._forget()
             except BaseException:
                 self._forget()
@@ -333,14 +332,15 @@ class GraphThread:
 
     def land_all(self, batch: Sequence[Put | Writes]) -> None:
         """Store many requests with one commit; each has its `error` afterwards."""
-        for request in batch:
-            if isinstance(request, Writes):
-                try:
-                    self._encode(request)
-                except RopewalkError as error:
-                    request.finish(error)
+        puts = [one for one in batch if isinstance(one, Put)]
+        writes = [one for one in batch if isinstance(one, Writes)]
+        for request in writes:
+            try:
+                self._encode_writes(request)
+            except RopewalkError as error:
+                request.finish(error)
         with self._leading:
-            self.land(batch)
+            self.land(puts, writes)
 
     def change(self, call: Change, action: str) -> bool:
         """Land what `call` makes of the log, such as a prune; whether there was anything to do.
@@ -382,38 +382,38 @@ class GraphThread:
             log.extend(landing, operation.sequence)
             if operation.epoch != epoch:
                 # The epoch changed: the store checked only what this commit needed.
-                for namespace in self._warm.keys() - {one.address.namespace for one in puts}:
-                    del self._warm[namespace]
-                for warm in self._warm.values():
-                    warm.trim()
+                for namespace in self._channels.keys() - {one.address.namespace for one in puts}:
+                    del self._channels[namespace]
+                for channels in self._channels.values():
+                    channels.trim()
                 self._epoch = operation.epoch
 
     def _forget(self) -> None:
         """Drop all caches: nothing is known to be in the store."""
         with self._coding:
-            self._warm.clear()
+            self._channels.clear()
             self._log = self._epoch = None
 
     # Encoding.
 
-    def _warmed(self, namespace: str) -> ChannelValues:
+    def _channels_of(self, namespace: str) -> ChannelValues:
         """The cached channel values of a namespace."""
-        found = self._warm.get(namespace)
+        found = self._channels.get(namespace)
         if found is None:
-            found = self._warm[namespace] = ChannelValues(self._codec, self._objects.read)
-            while len(self._warm) > _MOST_WARM:
-                self._warm.popitem(last=False)
+            found = self._channels[namespace] = ChannelValues(self._codec, self._objects.read)
+            while len(self._channels) > _MOST_NAMESPACES:
+                self._channels.popitem(last=False)
         else:
-            self._warm.move_to_end(namespace)
+            self._channels.move_to_end(namespace)
         return found
 
-    def _encode(self, request: Writes) -> None:
+    def _encode_writes(self, request: Writes) -> None:
         """Encode writes, before the graph changes them; NotStorable names the node."""
         content = [request.task_id, request.task_path, [[*one] for one in request.writes]]
         with self._coding:
             try:
-                plain = request.plain = self._codec.encode(content)
-                if len(plain) > INLINE:
+                request.content = self._codec.encode(content)
+                if len(request.content) > INLINE:
                     request.events = TreeWriter(self._codec).write(content).objects
             except NotStorable as error:
                 error = self._refused[request.address] = _at_its_node(error, request)
@@ -421,7 +421,7 @@ class GraphThread:
                     del self._refused[next(iter(self._refused))]
                 raise error from None
 
-    def _fit(self, put: Put) -> bool:
+    def _encode_put(self, put: Put) -> bool:
         """Encode a put as objects; False if it is refused."""
         if put.is_done:
             return False
@@ -429,10 +429,10 @@ class GraphThread:
         try:
             said = Record(put.checkpoint, put.metadata)
             put.record, put.about = encode_record(self._codec, said)
-            warm = self._warmed(namespace)
-            put.values = warm.write(put.channels)
+            values = self._channels_of(namespace)
+            put.values = values.write(put.channels)
             self._codec.turn()
-            put.nodes = self._nodes(put, warm)
+            put.nodes = self._nodes(put, values)
         except MissingObjects:
             raise
         except RopewalkError as error:
@@ -441,13 +441,13 @@ class GraphThread:
             refused = self._refused.get(before) if isinstance(error, NotStorable) else None
             put.finish(refused or error)  # The other requests are still landed.
         except Exception as error:  # noqa: BLE001 - a class of the user's own may raise anything
-            self._warm.pop(namespace, None)
+            self._channels.pop(namespace, None)
             put.finish(error)
         return not put.is_done
 
-    def _nodes(self, put: Put, warm: ChannelValues) -> str:
+    def _nodes(self, put: Put, values: ChannelValues) -> str:
         """The names of the nodes that ran between a checkpoint and the one before it."""
-        now, before = put.checkpoint.get("versions_seen"), warm.seen
+        now, before = put.checkpoint.get("versions_seen"), values.seen
         if type(now) is not dict:
             return ""
         if before is None and put.parent is not None:
@@ -461,7 +461,7 @@ class GraphThread:
             before[name] = {**one} if type(one) is dict else one  # LangGraph changes it in place.
         for name in before.keys() - now.keys() if len(before) != len(now) else ():
             del before[name]
-        warm.seen = before
+        values.seen = before
         return ", ".join([str(name) for name in ran if str(name)[:2] != _HIDDEN])
 
     def _seen_at(self, address: Address) -> dict[str, Any] | None:
@@ -474,31 +474,30 @@ class GraphThread:
 
     # On top of the head.
 
-    def _landing(self, batch: Sequence[Put | Writes], puts: Sequence[Put]) -> Landing | None:
+    def _landing(self, puts: Sequence[Put], writes: Sequence[Writes]) -> Landing | None:
         """Requests as commits on top of the head; None if none is left."""
-        log = self._log or self._look_anew()
+        log = self._log or self._reload()
         objects: list[Object] = []
         needs: list[ObjectId] = []
         drafts: list[Draft] = []
-        for one in puts:
-            if one.is_done:
+        for put in puts:
+            if put.is_done:
                 continue
             try:
-                drafts.append(self._draft(log, one, objects, drafts))
+                drafts.append(self._draft(log, put, objects, drafts))
             except ThreadConflict as error:
                 # Its values count as stored in that cache, and now will not be.
-                self._warm.pop(one.address.namespace, None)
-                one.finish(error)
+                self._channels.pop(put.address.namespace, None)
+                put.finish(error)
                 continue
-            objects += one.values.objects
-            needs += one.values.needs
+            objects += put.values.objects
+            needs += put.values.needs
         early = False
-        if len(batch) > len(puts):
-            writes = [one for one in batch if isinstance(one, Writes) and not one.is_done]
-            if writes:
-                if not drafts:
-                    drafts.append(self._alone_on(log, objects))
-                early = self._led(log, writes, drafts, objects)
+        writes = [one for one in writes if not one.is_done]
+        if writes:
+            if not drafts:
+                drafts.append(self._draft_without_put(log, objects))
+            early = self._attach(log, writes, drafts, objects)
         if not drafts:
             return None
         return log.landing(self.name, drafts, objects, needs, early=early)
@@ -506,34 +505,40 @@ class GraphThread:
     def _draft(self, log: Log, put: Put, objects: list[Object], before: Sequence[Draft]) -> Draft:
         """A put as a draft of a commit; raises ThreadConflict."""
         record, about, address = put.record, put.about, put.address
-        known, newest = None, log.newest(address.namespace)
+        replaced, newest = None, log.newest(address.namespace)
         if log.state.flags & (UNSORTED | MIXED) or (
             newest is not None and address.id <= (newest.address or address).id
         ):
             place = log.find(address).put
-            known = None if place is None else log.step(place)
-        aside = False if known is None else known.aside
-        if known is None and self._on_conflict != "fork":
-            aside = self._lost(log, put, before)
-        copy_of = None if known is None else known.copy_of
-        original, source = known, put.metadata.get("source", "put")
-        if known is None and source == "fork":
-            original = self._original(log, put)
-            copy_of = None if original is None else original.origin
+            replaced = None if place is None else log.step(place)
+        copy_of, aside, original = None, False, replaced
+        source = put.metadata.get("source", "put")
+        if replaced is not None:
+            copy_of, aside = replaced.copy_of, replaced.aside
+        else:
+            if self._on_conflict != "fork":
+                aside = self._loses_race(log, put, before)
+            if source == "fork":
+                original = self._original(log, put)
+                copy_of = None if original is None else original.origin
         if original is not None:
             earlier = record_of(original, Loader(self._objects.read, inspection_codec)).before
             if earlier:
                 said = Record(put.checkpoint, put.metadata, earlier)
                 record, about = encode_record(self._codec, said)
-        large = None
-        if about:
-            objects += about
-            large = about[-1].id
+        objects += about
         step = put.metadata.get("step", "")
-        made = Draft(put.values.root, address, put.parent, aside, copy_of, record, large)
-        made.description = f"{source} {step}" if step != "" else str(source)
-        made.logic_step = put.nodes
-        return made
+        return Draft(
+            put.values.root,
+            address,
+            put.parent,
+            aside,
+            copy_of,
+            record,
+            about[-1].id if about else None,
+            description=f"{source} {step}".rstrip(),
+            logic_step=put.nodes,
+        )
 
     def _original(self, log: Log, put: Put) -> Step | None:
         """The checkpoint that a fork is a copy of: the one with the same parent and versions.
@@ -549,7 +554,7 @@ class GraphThread:
                 return one.step
         return None
 
-    def _lost(self, log: Log, put: Put, before: Sequence[Draft]) -> bool:
+    def _loses_race(self, log: Log, put: Put, before: Sequence[Draft]) -> bool:
         """Whether another run put a checkpoint after the same parent first.
 
         Also if that happened to its parent. With `on_conflict="raise"` raises ThreadConflict.
@@ -579,7 +584,7 @@ class GraphThread:
             "from the newest checkpoint."
         )
 
-    def _alone_on(self, log: Log, objects: list[Object]) -> Draft:
+    def _draft_without_put(self, log: Log, objects: list[Object]) -> Draft:
         """A draft for writes without a checkpoint: it keeps the root of the head."""
         if log.head is not None:
             return Draft(log.head.commit.root, description="writes")
@@ -587,7 +592,7 @@ class GraphThread:
         objects += empty.objects
         return Draft(empty.root, description="writes")
 
-    def _led(
+    def _attach(
         self, log: Log, writes: list[Writes], drafts: list[Draft], objects: list[Object]
     ) -> bool:
         """Assign writes to the drafts that they land with; whether some came early.
@@ -595,48 +600,42 @@ class GraphThread:
         Early: before the checkpoint that they belong to is stored. They land no later than the
         checkpoint that follows from them.
         """
-        several: dict[int, list[Writes]] = {}
-        if len(drafts) == 1:
-            several[0] = writes
-        else:
-            for request in writes:
-                several.setdefault(_place_in(drafts, request.address), []).append(request)
         here, early = [draft.address for draft in drafts], False
-        for at, some in several.items():
-            draft, led, parts = drafts[at], list[Written](), list[bytes]()
-            for request in some:
-                children: Sequence[str] = ()
-                address = request.address
-                if address not in here and not log.follows(address):
-                    if log.is_ahead(address) or log.find(address).put is None:
-                        early = True
-                    else:
-                        children = log.children(address)
-                if not request.events:
-                    led.append(Written(address, request.plain, children))
-                    continue
-                led.append(Written(address, len(parts), children))
-                parts.append(part_of(request.events))
+        parts: dict[int, list[bytes]] = {}
+        for request in writes:
+            address = request.address
+            at = _place_in(drafts, address) if len(drafts) > 1 else 0
+            draft = drafts[at]
+            content: bytes | int = request.content
+            children: Sequence[str] = ()
+            if address not in here and not log.follows(address):
+                if log.is_ahead(address) or log.find(address).put is None:
+                    early = True
+                else:
+                    children = log.children(address)
+            if request.events:
+                several = parts.setdefault(at, [])
+                content = len(several)
+                several.append(part_of(request.events))
                 objects += request.events
-            draft.writes = led
-            if True in [one.is_last for one in some]:
-                _say_failed(draft, some)
-            if parts:
-                events = events_of(parts)
-                objects.append(events)
-                draft.events = events.id
+            draft.writes = [*draft.writes, Written(address, content, children)]
+            if request.is_last and not draft.status:
+                _say_failed(draft, request)
+        for at, several in parts.items():
+            events = events_of(several)
+            objects.append(events)
+            drafts[at].events = events.id
         return early
 
 
-def _say_failed(draft: Draft, writes: Sequence[Writes]) -> None:
-    """Note the first failed task in a commit: its status, error and node."""
-    for one in writes:
-        for _, channel, value in one.writes:
-            if channel == ERROR:
-                draft.status = "failed"
-                draft.error = str(value)[:_MOST_SAID].encode(errors="backslashreplace").decode()
-                draft.logic_step = one.task_path.rpartition(", ")[2]
-                return
+def _say_failed(draft: Draft, request: Writes) -> None:
+    """Note a failed task in a commit: its status, error and node."""
+    for _, channel, value in request.writes:
+        if channel == ERROR:
+            draft.status = "failed"
+            draft.error = str(value)[:_MOST_SAID].encode(errors="backslashreplace").decode()
+            draft.logic_step = request.task_path.rpartition(", ")[2]
+            return
 
 
 def _place_in(drafts: Sequence[Draft], address: Address) -> int:

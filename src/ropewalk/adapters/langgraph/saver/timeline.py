@@ -38,7 +38,7 @@ from ropewalk.history import MAIN, History
 from ropewalk.history.history import UNDOES, last_done
 from ropewalk.store import Move, Operation, Ref, Store, View, ref_name, split_name
 from ropewalk.store.model import Scalar
-from ropewalk.store.record import Batch
+from ropewalk.store.record import Append
 from ropewalk.store.wrappers import WrapperStore
 from ropewalk.timeline import Checkpoint, Timeline
 from ropewalk.timeline import search as finding
@@ -483,10 +483,10 @@ class ShownStore(WrapperStore):
             return super()._operations(space, after, limit)
         return shown.operations[after : after + limit]
 
-    def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
-        if self._look(batch.space) is not None:
-            _refuse(batch.space)
-        return super()._land(batch, objects)
+    def _land(self, append: Append) -> Operation:
+        if self._look(append.space) is not None:
+            _refuse(append.space)
+        return super()._land(append)
 
     def _look(self, space: str) -> Shown | None:
         """The thread in a space; None if it is something else."""
