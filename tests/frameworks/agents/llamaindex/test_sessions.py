@@ -27,7 +27,8 @@ class MemoryKit(SessionKit):
         await session.aput_messages([ChatMessage(role="user", content=text), answer])
 
     async def items(self, session: Memory) -> list[ChatMessage]:
-        return await session.aget_all()
+        found: list[ChatMessage] = await session.aget_all()
+        return found
 
     async def change(self, session: Memory, old: str, new: str) -> None:
         messages = await session.aget_all()
