@@ -1,4 +1,4 @@
-"""Microsoft Agent Framework: checkpoints of workflows as timelines."""
+"""Microsoft Agent Framework: checkpoints of workflows, and the history of agents."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from ropewalk.adapters.installed import import_with
 
 if TYPE_CHECKING:
     from ropewalk.adapters.agent_framework.checkpoints import RopewalkCheckpointStorage
+    from ropewalk.adapters.agent_framework.history import RopewalkHistoryProvider
 
-__all__ = ["RopewalkCheckpointStorage"]
+__all__ = ["RopewalkCheckpointStorage", "RopewalkHistoryProvider"]
 
-_HOMES = {"RopewalkCheckpointStorage": "checkpoints"}
+_HOMES = {"RopewalkCheckpointStorage": "checkpoints", "RopewalkHistoryProvider": "history"}
 _PACKAGES = {"agent_framework": ("agent-framework-core", "1.23")}
 
 

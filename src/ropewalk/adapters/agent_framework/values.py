@@ -13,6 +13,8 @@ from operator import or_
 from typing import Any, Final, Union, get_args, get_origin
 
 from agent_framework import (
+    AgentExecutorRequest,
+    AgentExecutorResponse,
     AgentResponse,
     AgentResponseUpdate,
     AgentSession,
@@ -20,7 +22,13 @@ from agent_framework import (
     ChatResponseUpdate,
     Content,
     Message,
+    SubWorkflowRequestMessage,
+    SubWorkflowResponseMessage,
+    WorkflowCheckpoint,
+    WorkflowErrorDetails,
     WorkflowEvent,
+    WorkflowMessage,
+    WorkflowRunState,
 )
 
 from ropewalk.codec import Registry
@@ -43,9 +51,25 @@ _EMPTY: Final[dict[type[Any], Callable[[], Any]]] = {
 }
 """The classes, and how to make an object of which most fields have their defaults."""
 
+_PLAIN: Final[tuple[type[Any], ...]] = (
+    AgentExecutorRequest,
+    AgentExecutorResponse,
+    SubWorkflowRequestMessage,
+    SubWorkflowResponseMessage,
+    WorkflowCheckpoint,
+    WorkflowErrorDetails,
+    WorkflowMessage,
+    WorkflowRunState,
+    type(WorkflowMessage(None, "").type),
+    type(WorkflowEvent("data").origin),
+)
+"""Its plain data. The framework loads its modules late, perhaps after a checkpoint is read."""
+
 
 def declare(registry: Registry) -> None:
     """Let a registry store and read the framework's classes."""
+    for cls in _PLAIN:
+        registry.register(cls, name=f"agent_framework.{cls.__name__}")
     for cls, make in _EMPTY.items():
         fields = _Fields(cls, vars(make()))
         registry.register(

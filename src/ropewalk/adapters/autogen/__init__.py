@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         CoherentAgent,
         CoherentContext,
     )
+    from ropewalk.adapters.autogen.context import RopewalkContext
     from ropewalk.adapters.autogen.references import AutoGenAdapter
     from ropewalk.adapters.autogen.teams import TeamTimeline
 
@@ -21,6 +22,7 @@ __all__ = [
     "CoherenceAdapter",
     "CoherentAgent",
     "CoherentContext",
+    "RopewalkContext",
     "TeamTimeline",
 ]
 
@@ -37,7 +39,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _WITHOUT_AUTOGEN:
         return getattr(import_module(f"{__name__}.{_WITHOUT_AUTOGEN[name]}"), name)
-    module = f"{__name__}.coherence"
+    module = f"{__name__}.{'context' if name == 'RopewalkContext' else 'coherence'}"
     install = "pip install 'ropewalk[autogen]'"
     return getattr(import_with(module, "AutoGen", _PACKAGES, install), name)
 

@@ -41,6 +41,30 @@ def test_a_killed_workflow_goes_on_after_its_last_step(tmp_path: Path) -> None:
     assert asyncio.run(go_on()) == [[[1, 2, 3, 4, 5, 6]], [1, 2, 3, 4, 5, 6]]
 
 
+def test_a_program_that_has_not_loaded_workflows_reads_a_checkpoint(tmp_path: Path) -> None:
+    place = str(tmp_path / "store")
+
+    async def write() -> None:
+        async with RopewalkCheckpointStorage(place) as storage:
+            await counting(storage).run(1)
+
+    asyncio.run(write())
+    program = (
+        "import asyncio, sys\n"
+        "from ropewalk.adapters.agent_framework import RopewalkCheckpointStorage\n"
+        "async def read():\n"
+        "    async with RopewalkCheckpointStorage(sys.argv[1]) as storage:\n"
+        "        saved = await storage.list_checkpoints(workflow_name='counting')\n"
+        "        print(sum(len(one.messages) for one in saved))\n"
+        "asyncio.run(read())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, place], capture_output=True, text=True, check=False
+    )
+
+    assert done.stdout == "6\n", done.stderr
+
+
 def test_two_processes_run_one_workflow_and_lose_nothing(tmp_path: Path) -> None:
     place = tmp_path / "store"
     program = (
