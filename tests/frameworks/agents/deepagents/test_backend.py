@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import importlib.metadata
 import sys
 import threading
 from pathlib import Path
@@ -345,3 +347,14 @@ def test_the_command_line_shows_and_moves_the_files(tmp_path: Path) -> None:
         assert text_of(RopewalkBackend(store, name="mine"), "/a.txt") == TEXT
         ropewalk_says("rollback", *at)
         assert text_of(backend, "/a.txt") == TEXT
+
+
+def test_an_older_release_is_refused_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.metadata.version
+    monkeypatch.setattr(
+        "ropewalk.adapters.installed.version",
+        lambda name: "0.6.3" if name == "deepagents" else found(name),
+    )
+
+    with pytest.raises(ImportError, match=r"0\.7\.32 or newer.*ropewalk\[deepagents\]"):
+        importlib.import_module("ropewalk.adapters.deepagents").FileVersions  # noqa: B018
