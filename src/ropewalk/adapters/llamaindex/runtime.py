@@ -115,7 +115,15 @@ class RopewalkRuntime(BaseRuntimeDecorator):
     ) -> ExternalRunAdapter:
         """Start a run, or go on with one, whose timeline has the name `run_id`."""
         serializer = serializer or self.get_serializer(workflow)
-        last = self._runs.get(run_id) if init_state.journal_seq else None
+        restored: _Run | None = (serialized_state or {}).get("run")
+        if restored is not None and restored.name != run_id:
+            raise InvalidInput(
+                f"the context was restored from run {restored.name!r}: go on with it by "
+                f"workflow.run(ctx=ctx, run_id={restored.name!r}), or fork its timeline"
+            )
+        last = restored or (self._runs.get(run_id) if init_state.journal_seq else None)
+        if last is not None and last.sequence != init_state.journal_seq:
+            raise Conflict(f"run {run_id!r} went on since this context was made: restore it again")
         run = _Run(run_id, self.store) if last is None else last.next()
         if start_event is not None and type(start_event).__name__ == "AgentWorkflowStartEvent":
             for name in _START_FIELDS:
@@ -232,6 +240,8 @@ class _Run:
         self._timeline, self._head = timeline, head
         self.memory = memory
         self.session = ""
+        self.sequence = 0
+        """How many ticks the run has had, as the framework counts them."""
         self._forms: dict[str, _Form] = {}
         """Of parts of the state that cannot be stored as they are."""
 
@@ -245,6 +255,7 @@ class _Run:
         if not isinstance(value, dict) or value.keys() != {"state", "run"}:
             raise InvalidInput(f"timeline {self.name!r} holds something else than a workflow's run")
         self._forms = dict(value["run"]["forms"])
+        self.sequence = value["run"]["broker"]["journal_seq"]
         return value
 
     def next(self) -> _Run:
@@ -259,10 +270,12 @@ class _Run:
         """Set out from a state of the broker."""
         self.session = f"{self.name}/{uuid4().hex}"
         self._basic, self._serializer, self._broker = runtime, serializer, init_state
+        self.sequence = init_state.journal_seq
 
     async def take(self, tick: WorkflowTick) -> None:
         """Follow a tick, and store where it leads, at once or with the next one."""
         self._broker = rebuild_state_from_ticks(self._broker, [tick], self.name)
+        self.sequence = self._broker.journal_seq
         if isinstance(tick, _WITH_NEXT) or getattr(tick, "emission", None) is not None:
             return
         step, about = _description(tick)

@@ -19,6 +19,7 @@ from workflows.plugins.basic import BasicRuntime
 
 from ropewalk import MemoryStore, SqliteStore, Timeline
 from ropewalk import open as open_store
+from ropewalk.adapters import installed, llamaindex
 from ropewalk.adapters.llamaindex import RopewalkRuntime
 from ropewalk.errors import Conflict, InvalidInput, NotFound, NotStorable, RefMoved, StoreClosed
 from ropewalk.store import Store
@@ -281,6 +282,40 @@ def test_a_run_cannot_begin_under_a_name_that_was_used(store: Store) -> None:
     assert len(Timeline("r", store).history()) == 4
 
 
+def test_a_restored_context_does_not_go_on_under_another_name(store: Store) -> None:
+    async def go(**given: Any) -> None:
+        runtime = RopewalkRuntime(store)
+        workflow = Research(runtime=runtime)
+        ctx = await runtime.restore(workflow, "r")
+        await workflow.run(ctx=ctx, topic="tides", **given)
+
+    run(store, Research, topic="bees")
+
+    for given in ({}, {"run_id": "s"}):
+        with pytest.raises(InvalidInput, match="run_id='r'"):
+            asyncio.run(go(**given))
+    assert Timeline.agents(store) == ["r"]
+
+
+def test_a_context_that_others_left_behind_does_not_go_on(store: Store) -> None:
+    async def go() -> None:
+        runtime = RopewalkRuntime(store)
+        workflow = Research(runtime=runtime)
+        own = Context(workflow)
+        await workflow.run(ctx=own, run_id="r", topic="bees")
+        restored = [await runtime.restore(workflow, "r") for _ in range(2)]
+        await workflow.run(ctx=restored[1], run_id="r", topic="tides")
+
+        with pytest.raises(Conflict, match="went on"):
+            await workflow.run(ctx=own, run_id="r", topic="maps")
+        with pytest.raises(Conflict):
+            await workflow.run(ctx=restored[0], run_id="r", topic="maps")
+
+    asyncio.run(go())
+
+    assert Timeline("r", store).get_state()["state"]["topic"] == "tides"
+
+
 def test_of_two_that_go_on_with_a_run_one_is_refused(tmp_path: Path) -> None:
     async def race(first: Store, second: Store) -> list[Any]:
         handlers = []
@@ -349,6 +384,16 @@ def test_a_run_is_restored_forked_and_guarded_on_every_engine(place: str) -> Non
 
 
 # The rest.
+
+
+@pytest.mark.parametrize("name", ["RopewalkRuntime", "RopewalkChatStore"])
+def test_too_old_a_framework_is_an_error_that_says_what_to_install(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installed, "version", lambda distribution: "0.13.6")
+
+    with pytest.raises(ImportError, match=r"newer.*0\.13\.6.*pip install 'ropewalk\[llamaindex\]'"):
+        getattr(llamaindex, name)
 
 
 def test_only_a_run_can_be_restored(store: Store) -> None:
