@@ -86,7 +86,7 @@ class Work:
         place, before = self._choose_ref()
         base = self._keeps[before][0] if before else None
         payload = self._store.reader(place[0])([base])[0].payload[:2000] if base else b""
-        made = [make_object(Kind.CHUNK, payload + self._bytes(size), base) for size in sizes]
+        made = [make_object(Kind.CHUNK, payload + self._bytes(size)) for size in sizes]
         first, *others = made
         keeps = (first.id, *[one.id for one in others if self._random.random() < 0.5])
         self._garbage += [one for one in others if one.id not in keeps]

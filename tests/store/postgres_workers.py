@@ -32,7 +32,7 @@ def write(store: Store, name: str) -> None:
     number = 0
     while True:
         number += 1
-        one = value(f"{name} {number} ".encode() * 40, before)
+        one = value(f"{name} {number} ".encode() * 40)
         write_id = f"{name} {number}"
         while True:
             try:

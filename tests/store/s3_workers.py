@@ -39,7 +39,7 @@ def insist(store: S3Store, name: str) -> None:
     number = 0
     while True:
         number += 1
-        one = make_object(Kind.CHUNK, f"{name} {number} ".encode() + os.urandom(200), before)
+        one = make_object(Kind.CHUNK, f"{name} {number} ".encode() + os.urandom(200))
         while True:
             try:
                 done = store.commit(

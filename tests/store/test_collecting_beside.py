@@ -20,7 +20,7 @@ class Busy(MemoryStore):
     def commit_next(self) -> None:
         self.commits += 1
         assert self.commits < ENOUGH, "the collection runs after the writer for ever"
-        one = value(f"version {self.commits}".encode(), self.head)
+        one = value(f"version {self.commits}".encode())
         self.commit(SPACE, [one], moves=[Move(MAIN, self.head, one.id)])
         self.head = one.id
 

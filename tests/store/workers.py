@@ -49,7 +49,7 @@ def share(store: Store, name: str, threads: str, last: str) -> None:
         while True:
             ref = store.ref(SPACE, MAIN)
             before = None if ref is None else ref.target
-            one = value(f"{name} {number} ".encode() + os.urandom(300), before)
+            one = value(f"{name} {number} ".encode() + os.urandom(300))
             try:
                 done = store.commit(
                     SPACE, [one], moves=[Move(MAIN, before, one.id)], operation={"by": name}
@@ -82,7 +82,7 @@ def write(store: Store, seed: str) -> None:
     while True:
         size = BIG if choose.random() < 0.1 else choose.randrange(3000)
         payload = payload[-2000:] + choose.randbytes(size)
-        one = make_object(Kind.CHUNK, payload, before)
+        one = make_object(Kind.CHUNK, payload)
         done = store.commit(SPACE, [one], moves=[Move(MAIN, before, one.id)])
         say(f"{done.sequence} {one.id.hex()}")
         before = one.id

@@ -18,12 +18,12 @@ from ropewalk.tree import Kind, Object, make_object
 SIDE = ref_name("branch", "side")
 
 
-def chunk(payload: bytes, base: Object | None = None) -> Object:
-    return make_object(Kind.CHUNK, payload, base and base.id)
+def chunk(payload: bytes) -> Object:
+    return make_object(Kind.CHUNK, payload)
 
 
 FIRST = chunk(noise(500, seed=1))
-SECOND = chunk(FIRST.payload + noise(100, seed=2), FIRST)
+SECOND = chunk(FIRST.payload + noise(100, seed=2))
 LARGE = chunk(noise(packs.LARGE + 1, seed=3))
 GARBAGE = chunk(noise(200, seed=4))
 COMMITS: tuple[tuple[list[Object], list[Move]], ...] = (

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ropewalk.tree import Kind, Object, TreeWriter, Written, links
+from ropewalk.tree import Kind, Object, TreeWriter, Written
 from tests.sample_types import Note, Person
 from tests.tree.edits import Editor
 from tests.tree.support import History, size_of
@@ -177,68 +177,6 @@ def test_equal_parts_are_stored_once() -> None:
 def _one(written: Written, kind: Kind) -> Object:
     (found,) = [made for made in written.objects if made.kind == kind]
     return found
-
-
-def test_every_base_is_an_older_object_of_the_same_kind() -> None:
-    value = _nested()
-    history = History(value)
-    seen = set(history.objects)
-    value["project 3"]["documents"][7].text = "changed"
-    written = history.write(value)
-    bases = [(made.kind, made.base) for made in written.objects if made.base is not None]
-
-    assert len(bases) >= 3
-    assert all(base in seen and history.objects[base].kind == kind for kind, base in bases)
-
-
-def test_a_changed_leaf_has_the_leaf_before_it_as_base() -> None:
-    value = _messages(100)
-    history = History(value)
-    value[50] = {"role": "user", "text": "short"}
-    leaf = _one(history.write(value), Kind.ITEMS)
-
-    assert leaf.base is not None
-    assert history.objects[leaf.base].payload[:20] == leaf.payload[:20]
-
-
-def test_a_small_value_has_the_small_value_before_it_as_base() -> None:
-    history = History({"step": 1})
-    before = history.writer.root
-
-    assert history.write({"step": 2}).objects[0].base == before
-
-
-def test_a_small_value_after_a_large_one_has_no_base() -> None:
-    history = History(_messages(50))
-
-    assert history.write({"step": 2}).objects[0].base is None
-
-
-def test_the_last_leaf_has_a_base_until_it_is_full() -> None:
-    history, value = History(_messages(40)), _messages(40)
-    for seed in range(100):
-        value.append({"role": "user", "text": _text(300, 1000 + seed)})
-        written = history.write(value)
-    root = history.objects[written.root]
-    *full, _ = [history.objects[id] for id in links(root)]
-    growing = [made for made in history.objects.values() if made.base is not None]
-
-    assert len(full) >= 8
-    assert all(leaf.kind == Kind.ITEMS and leaf.base is None for leaf in full)
-    assert len(growing) >= 60
-
-
-def test_a_full_chunk_at_the_end_has_no_base() -> None:
-    text = _text(100_000)
-    history, sealed = History(text), 0
-    for seed in range(60):
-        text += _text(2000, seed)
-        chunks = [made for made in history.write(text).objects if made.kind == Kind.CHUNK]
-        if len(chunks) > 1:
-            sealed += 1
-            assert chunks[0].base is None
-
-    assert sealed >= 3
 
 
 # What a writer remembers.

@@ -340,10 +340,11 @@ def test_paths_lead_into_maps() -> None:
 
 
 def framed(objects: Objects, edited: Edited) -> int:
-    """The bytes of new objects, each compressed beside the one before it."""
+    """The bytes of new objects, each compressed beside the one that it is most like."""
     size = 0
     for made in edited.objects:
-        before = b"" if made.base is None else objects[made.base].payload
+        alike = [one.payload for one in objects.values() if one.payload[4:40] == made.payload[4:40]]
+        before = b"".join(alike[-2:-1])
         beside = zstandard.ZstdCompressionDict(before, zstandard.DICT_TYPE_RAWCONTENT)
         size += len(zstandard.ZstdCompressor(dict_data=beside).compress(made.payload))
     return size

@@ -180,7 +180,7 @@ def test_a_leaf_that_is_not_what_its_index_says_is_refused() -> None:
     found, objects = made({number: f"message {number}" * 9 for number in range(2_000)})
     leaves = [one for one in objects.values() if one.kind == Kind.PAIRS]
     first, second = leaves[0], min(leaves[1:], key=lambda one: len(one.payload))
-    objects[first.id] = Object(first.id, second.kind, second.payload, None)
+    objects[first.id] = Object(first.id, second.kind, second.payload)
 
     with pytest.raises(FormatError):
         list(found.range())

@@ -257,7 +257,6 @@ def timeline_of_versions(
         commit, made = make_commit(
             written.root,
             () if last is None else (last.id,),
-            base=None if last is None else last.id,
             generation=version.number,
             time=version.time,
             agent=version.agent,

@@ -274,7 +274,6 @@ class StoreAuthority(Authority):
         commit, made = make_commit(
             root,
             () if before is None else (before,),
-            base=before,
             generation=1 if expected is None else expected.number + 1,
             time=moment,
             agent=agent,

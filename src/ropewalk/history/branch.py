@@ -508,7 +508,7 @@ class Branch:
         first, last = parents[0], parents[-1]
         ids = (first.id,) if first is last else (first.id, last.id)
         generation = max(first.generation, last.generation)
-        return make_commit(root, ids, base=first.id, generation=1 + generation, **notes.fields)
+        return make_commit(root, ids, generation=1 + generation, **notes.fields)
 
     def _notes(self, metadata: Any, events: Any, fields: StepFields) -> Notes:
         """The fields of a commit, with metadata and events written as values."""

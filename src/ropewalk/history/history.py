@@ -520,7 +520,6 @@ class History:
         commit, made = make_commit(
             merged.root,
             (ours.id, theirs.id),
-            base=ours.id,
             generation=1 + max(ours.generation, theirs.generation),
             **{"time": time.time_ns() // 1000, "agent": self.agent, "branch": into, **fields},
         )

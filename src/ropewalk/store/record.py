@@ -125,7 +125,7 @@ def check_objects(objects: Iterable[Object]) -> dict[ObjectId, Object]:
     for one in objects:
         if not isinstance(one, Object) or type(one.payload) is not bytes:
             raise InvalidInput(f"objects must be Objects with bytes, not {type(one).__name__}")
-        id, kind, payload = one[:3]
+        id, kind, payload = one
         if type(kind) is not Kind:
             raise InvalidInput(f"{kind!r} is not a kind of object")
         if len(payload) > MAX_PAYLOAD:
@@ -364,8 +364,7 @@ def encode_body(
     parts = [varint(len(operation)), operation, varint(len(objects)), b""]
     heads: list[bytes] = []
     before: ObjectId | None = None
-    for one, below in zip(objects, links, strict=True):
-        id, kind, payload = one[:3]
+    for (id, kind, payload), below in zip(objects, links, strict=True):
         hole, hints = 0, b""
         if below:
             hints = b"".join(map(hints_to.__getitem__, below))

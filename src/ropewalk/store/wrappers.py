@@ -324,9 +324,7 @@ class _Cache:
                 size = _size(one)
                 if size <= self._max_bytes:
                     self._remove((space, one.id))
-                    # What is read has no base, so what is kept has none either.
-                    kept = one if one.base is None else one._replace(base=None)
-                    self._entries[space, one.id] = kept, moment.epoch
+                    self._entries[space, one.id] = one, moment.epoch
                     self._held += size
             while self._held > self._max_bytes:
                 self._remove(next(iter(self._entries)))

@@ -36,10 +36,10 @@ class Clock:
         self.now += seconds
 
 
-def value(text: str | bytes, base: ObjectId | None = None) -> Object:
+def value(text: str | bytes) -> Object:
     """An object with this payload."""
     payload = text.encode() if isinstance(text, str) else text
-    return make_object(Kind.VALUE, payload, base)
+    return make_object(Kind.VALUE, payload)
 
 
 def noise(size: int, seed: int = 0) -> bytes:
@@ -48,12 +48,12 @@ def noise(size: int, seed: int = 0) -> bytes:
 
 
 def growing(steps: int, seed: int = 0, size: int = 200) -> list[Object]:
-    """Versions of a growing payload, each with the one before as its base."""
+    """Versions of a growing payload."""
     versions: list[Object] = []
     payload = noise(size, seed)
     for step in range(steps):
         payload += noise(size // 4, seed * 1000 + step + 1)
-        versions.append(value(payload, versions[-1].id if versions else None))
+        versions.append(value(payload))
     return versions
 
 

@@ -78,9 +78,10 @@ class Builder:
         self.objects = {}
         self._below = {}
 
-    def add(self, made: Object) -> ObjectId:
-        """Note a new object."""
-        self.objects[made.id] = made
+    def add(self, made: Object, old: ObjectId | None = None) -> ObjectId:
+        """Note a new object, unless it is the old one in whose place it stands."""
+        if made.id != old:
+            self.objects[made.id] = made
         return made.id
 
     def links(self, made: Object) -> list[ObjectId]:
@@ -88,14 +89,14 @@ class Builder:
         below = self._below.get(made.id)
         return links(made) if below is None else below
 
-    def sequence(self, title: Title, parts: list[bytes], base: ObjectId | None = None) -> Built:
+    def sequence(self, title: Title, parts: list[bytes], old: ObjectId | None = None) -> Built:
         """A sequence of parts."""
         if sum(map(len, parts)) <= INLINE_MAX:
             inline = close_sequence(title.code, title.head, parts)
             if len(inline) <= INLINE_MAX:
                 return Built(inline)
         empty = View(ITEMS, 0, [], self.read)
-        return self.edit(title, empty, [Span(0, 0, [Entry(b"", part) for part in parts])], base)
+        return self.edit(title, empty, [Span(0, 0, [Entry(b"", part) for part in parts])], old)
 
     def mapping(
         self,
@@ -103,7 +104,7 @@ class Builder:
         keys: list[bytes],
         parts: list[bytes],
         order: bytes | None,
-        base: ObjectId | None = None,
+        old: ObjectId | None = None,
     ) -> Built:
         """A mapping of encoded keys in their order; `order` is the part of that order."""
         inline = self._inline_mapping(title, keys, parts)
@@ -111,7 +112,7 @@ class Builder:
             return Built(inline)
         pairs = sorted(map(Entry, keys, parts))
         empty = View(PAIRS, 0, [], self.read)
-        return self.edit(title, empty, [Span(0, 0, pairs)], base, order)
+        return self.edit(title, empty, [Span(0, 0, pairs)], old, order)
 
     def _inline_mapping(self, title: Title, keys: list[bytes], parts: list[bytes]) -> bytes | None:
         if title.code == Code.MAP or sum(map(len, keys)) + sum(map(len, parts)) > INLINE_MAX:
@@ -124,7 +125,7 @@ class Builder:
         title: Title,
         view: View,
         spans: Sequence[Span],
-        base: ObjectId | None,
+        old: ObjectId | None,
         order: bytes | None = None,
     ) -> Built:
         """A container that is a tree, with spans replaced; `order` is that of a mapping's keys."""
@@ -140,7 +141,7 @@ class Builder:
             return Built(inline)
         root = Root(title.code, title.head, rebuilt.height, rebuilt.entries, order)
         encoded = None if rebuilt.top is None else rebuilt.top.body
-        id = self.add(make_object(Kind.ROOT, root.encode(encoded), base))
+        id = self.add(make_object(Kind.ROOT, root.encode(encoded)), old)
         self._note_links(view.layout, id, root, rebuilt.nodes)
         return Built(link(id), id, view)
 
@@ -172,22 +173,22 @@ class Builder:
         )
 
     def chunked(
-        self, title: Title, data: bytes, base: ObjectId | None = None
+        self, title: Title, data: bytes, old: ObjectId | None = None
     ) -> tuple[Built, list[Entry]]:
         """Bytes too large for their parent, and their chunks."""
         pieces = cut_bytes(data)
         if len(pieces) == 1:
-            return self.one_chunk(title, data, base), []
-        entries, objects = chunk_objects(pieces, [], False)
+            return self.one_chunk(title, data, old), []
+        entries, objects = chunk_objects(pieces)
         for made in objects:
             self.add(made)
         empty = View(CHUNKS, 0, [], self.read)
-        return self.edit(title, empty, [Span(0, 0, entries)], base), entries
+        return self.edit(title, empty, [Span(0, 0, entries)], old), entries
 
-    def one_chunk(self, title: Title, data: bytes, base: ObjectId | None) -> Built:
+    def one_chunk(self, title: Title, data: bytes, old: ObjectId | None) -> Built:
         """Bytes that fit into their root."""
         root = Root(title.code, title.head, 0, [], None, data)
-        id = self.add(make_object(Kind.ROOT, root.encode(), base))
+        id = self.add(make_object(Kind.ROOT, root.encode()), old)
         return Built(link(id), id)
 
 
@@ -275,26 +276,10 @@ def cut_bytes(data: bytes | memoryview) -> list[bytes]:
     return [bytes(chunk.data) for chunk in _cutter().cut_buf(data)]
 
 
-def chunk_objects(
-    pieces: list[bytes], olds: list[Entry], ends_old: bool
-) -> tuple[list[Entry], list[Object]]:
-    """Make objects of chunks; the base of each is the old chunk at the same index."""
-    entries, objects = [], []
-    for index, piece in enumerate(pieces):
-        base = _base(index, len(pieces), olds, ends_old)
-        made = make_object(Kind.CHUNK, piece, base)
-        objects.append(made)
-        entries.append(Entry(b"", made.id, len(piece)))
-    return entries, objects
-
-
-def _base(index: int, count: int, olds: list[Entry], ends_old: bool) -> ObjectId | None:
-    if not olds:
-        return None
-    at = min(index, len(olds) - 1)
-    # The last old chunk, grown until it was cut, is a full chunk now: it gets no base.
-    sealed = ends_old and at == len(olds) - 1 and index < count - 1
-    return None if sealed else olds[at].body
+def chunk_objects(pieces: list[bytes]) -> tuple[list[Entry], list[Object]]:
+    """The entries and objects of chunks."""
+    objects = [make_object(Kind.CHUNK, piece) for piece in pieces]
+    return [Entry(b"", made.id, len(made.payload)) for made in objects], objects
 
 
 class Edited(NamedTuple):
@@ -305,12 +290,10 @@ class Edited(NamedTuple):
     needs: list[ObjectId]
 
 
-def finish(builder: Builder, part: bytes, base: ObjectId | None) -> Edited:
-    """Give a part a root."""
+def finish(builder: Builder, part: bytes, old: ObjectId | None) -> Edited:
+    """Give a part a root, which takes the place of an old one."""
     root = linked(part)
     if root is None:
-        root = builder.add(make_object(Kind.VALUE, part, base))
-    # An object with itself as base was not changed by the edit, so it is not new.
-    made = {id: one for id, one in builder.objects.items() if one.base != id}
-    objects, needs = reachable(root, made, builder.links)
+        root = builder.add(make_object(Kind.VALUE, part), old)
+    objects, needs = reachable(root, builder.objects, builder.links)
     return Edited(root, objects, needs)

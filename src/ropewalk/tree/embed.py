@@ -178,24 +178,24 @@ class Embedder:
 
     def _build_opened(self, opened: Opened, value: Any, old: bytes | None) -> bytes:
         title = Title(opened.code, opened.head)
-        base = linked(old) if old is not None else None
+        was = linked(old) if old is not None else None
         if opened.form is Form.BYTES:
-            return self._build_bytes(title, opened.parts, value, base)
+            return self._build_bytes(title, opened.parts, value, was)
         beside = _old_parts(old, title) if old is not None else {}
         if opened.form is Form.SEQUENCE:
-            return self._build_sequence(title, opened.parts, beside, base)
-        return self._build_mapping(title, opened.parts, beside, base, inline=bool(beside))
+            return self._build_sequence(title, opened.parts, beside, was)
+        return self._build_mapping(title, opened.parts, beside, was, inline=bool(beside))
 
-    def _build_bytes(self, title: Title, data: bytes, source: Any, base: ObjectId | None) -> bytes:
+    def _build_bytes(self, title: Title, data: bytes, source: Any, was: ObjectId | None) -> bytes:
         if len(data) <= INLINE_MAX:
             plain = self.codec.encode(source)
             if len(plain) <= INLINE_MAX:
                 return plain
-        built, chunks = self.builder.chunked(title, data, base)
+        built, chunks = self.builder.chunked(title, data, was)
         return self._remember_bytes(title, built, chunks, data, source)
 
     def _build_sequence(
-        self, title: Title, items: list[Any], beside: Mapping[int, bytes], base: ObjectId | None
+        self, title: Title, items: list[Any], beside: Mapping[int, bytes], was: ObjectId | None
     ) -> bytes:
         is_set = title.code in SETS
         if is_set:
@@ -206,7 +206,7 @@ class Embedder:
                 pieces = [UNKNOWN] * len(items)
             else:
                 parts, pieces = self._taken(items)
-            built = self.builder.sequence(title, parts, base)
+            built = self.builder.sequence(title, parts, was)
             if built.id is not None:
                 if beside and not self._live:
                     pieces = [one for _, one in self._take(items)]
@@ -264,7 +264,7 @@ class Embedder:
         title: Title,
         mapping: dict[Any, Any],
         beside: Mapping[bytes, bytes],
-        base: ObjectId | None,
+        was: ObjectId | None,
         old_order: bytes | None = None,
         *,
         inline: bool = False,
@@ -288,7 +288,7 @@ class Embedder:
             parts, runs = self._taken_pairs([keys[at] for at in in_turn], in_turn, mapping, beside)
         by_key = dict(zip(in_turn, parts, strict=True))
         order = self._order(title, list(keys), old_order)
-        built = self.builder.mapping(title, list(keys), [by_key[key] for key in keys], order, base)
+        built = self.builder.mapping(title, list(keys), [by_key[key] for key in keys], order, was)
         if built.id is not None:
             self._remember_mapping(title, built, runs, mapping, list(keys), order)
         return built.part
@@ -581,9 +581,11 @@ class Embedder:
         if kept + len(pieces) == 1:
             built, chunks = self.builder.one_chunk(mirror.title, data, mirror.id), []
         else:
-            fresh, objects = chunk_objects(pieces, mirror.chunks[kept:], True)
+            fresh, objects = chunk_objects(pieces)
+            olds = {one.body for one in mirror.chunks[kept:]}
             for made in objects:
-                self.builder.add(made)
+                if made.id not in olds:
+                    self.builder.add(made)
             chunks = mirror.chunks[:kept] + fresh
             span = Span(at, mirror.view.total, fresh)
             built = self.builder.edit(mirror.title, mirror.view, [span], mirror.id)

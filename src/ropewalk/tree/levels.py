@@ -127,10 +127,9 @@ class Prefix(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Entries that make one new node; `closed` if a cut ended it."""
+    """Entries that make one new node."""
 
     entries: list[Entry]
-    closed: bool
     filled: int
     prefix: Prefix | None = None
 
@@ -315,7 +314,7 @@ class _Cutter:
             if self._filled < NODE_MIN or len(self._open) < fewest:
                 continue
             if cuts_after(self._filled, size, layout.mark(level, entry)):
-                self._cut(closed=True)
+                self._cut()
 
     def resume(self, place: Place, count: int) -> None:
         """Take the first entries of an old node, after none of which but the last was a cut."""
@@ -337,10 +336,10 @@ class _Cutter:
 
     def finish(self) -> None:
         if self._open:
-            self._cut(closed=False)
+            self._cut()
 
-    def _cut(self, closed: bool) -> None:
-        self.groups.append(Group(self._open, closed, self._filled, self._prefix))
+    def _cut(self) -> None:
+        self.groups.append(Group(self._open, self._filled, self._prefix))
         self._open, self._filled, self._prefix = [], 0, None
 
 
@@ -480,12 +479,13 @@ def _patched(view: View, span: Span) -> Rebuilt | None:
     node = Node(made, list(range(1, len(made) + 1)), filled, body)
     objects: dict[ObjectId, Object] = {}
     nodes: dict[ObjectId, Node] = {}
-    base = None if cut and is_last else place.id
+    replaced = place.id
     grown = len(made) - count
     for level in range(1, len(way) + 1):
         payload = layout.payload(level - 1, len(node.entries), node.body or b"")
-        child = make_object(layout.kind(level - 1), payload, base)
-        objects[child.id], nodes[child.id] = child, node
+        child = make_object(layout.kind(level - 1), payload)
+        if child.id != replaced:
+            objects[child.id], nodes[child.id] = child, node
         place, at = way[-level]
         old = place.entries[at]
         entry = Entry(old.key, child.id, old.weight + grown)
@@ -495,7 +495,7 @@ def _patched(view: View, span: Span) -> Rebuilt | None:
             size = INDEXED_SIZE * (at + 1)
             if is_end != (at > 0 and cuts_after(size, INDEXED_SIZE, layout.mark(level, entry))):
                 return None
-        node, base = _with_entry(layout, level, place, at, entry), place.id
+        node, replaced = _with_entry(layout, level, place, at, entry), place.id
     return Rebuilt(view.height, node.entries, objects, nodes, node)
 
 
@@ -520,15 +520,14 @@ def _with_entry(layout: Layout, level: int, place: Place, at: int, entry: Entry)
 
 def _raise_region(view: View, level: int, region: Region, rebuilt: Rebuilt) -> Span:
     """Make the nodes of a region, and the span that they replace one level up."""
-    entries = []
-    for index, group in enumerate(region.groups):
+    entries, olds = [], {old.id for old in region.olds}
+    for group in region.groups:
         node = _node(view, level, group)
         assert node.body is not None
         payload = view.layout.payload(level, len(group.entries), node.body)
-        base = _base(view, region, index, group)
-        made = make_object(view.layout.kind(level), payload, base)
-        rebuilt.objects[made.id] = made
-        rebuilt.nodes[made.id] = node
+        made = make_object(view.layout.kind(level), payload)
+        if made.id not in olds:
+            rebuilt.objects[made.id], rebuilt.nodes[made.id] = made, node
         entries.append(index_entry(view.layout, made.id, group.entries))
     return Span(region.start, region.stop, entries)
 
@@ -536,19 +535,6 @@ def _raise_region(view: View, level: int, region: Region, rebuilt: Rebuilt) -> S
 def _node(view: View, level: int, group: Group) -> Node:
     body = group.body(view.layout, level)
     return Node(group.entries, _bounds(group.entries), group.filled, body)
-
-
-def _base(view: View, region: Region, index: int, group: Group) -> ObjectId | None:
-    """The node that a new one resembles.
-
-    A node that grew at the end of its level until it was full gets none: it is read
-    often from now on, so it is stored whole.
-    """
-    if not region.olds:
-        return None
-    old = region.olds[min(index, len(region.olds) - 1)]
-    sealed = group.closed and old.stop >= view.total
-    return None if sealed else old.id
 
 
 def _lowest(view: View, level: int, top: list[Entry], rebuilt: Rebuilt, node: Node) -> Rebuilt:

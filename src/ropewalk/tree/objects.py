@@ -53,16 +53,11 @@ KIND_BYTES = [bytes([kind]) for kind in range(max(Kind) + 1)]
 
 
 class Object(NamedTuple):
-    """Immutable bytes with their name.
-
-    `base` is a hint, an object that this one resembles, usually its previous version. No
-    engine needs it: an object that is its own base is one that an edit left as it was.
-    """
+    """Immutable bytes with their name."""
 
     id: ObjectId
     kind: Kind
     payload: bytes
-    base: ObjectId | None = None
 
 
 Reader: TypeAlias = Callable[[Sequence[ObjectId]], Sequence[Object]]
@@ -74,11 +69,11 @@ def object_id(kind: Kind, payload: bytes) -> ObjectId:
     return sha256(KIND_BYTES[kind] + payload).digest()
 
 
-def make_object(kind: Kind, payload: bytes, base: ObjectId | None = None) -> Object:
+def make_object(kind: Kind, payload: bytes) -> Object:
     """Name a payload."""
     if type(kind) is not Kind:
         raise InvalidInput(f"{kind!r} is not a kind of object")
-    return Object(object_id(kind, payload), kind, payload, base)
+    return Object(object_id(kind, payload), kind, payload)
 
 
 MERGED: Final = "merged"
@@ -147,11 +142,11 @@ class Commit(NamedTuple):
 
 
 def make_commit(
-    root: ObjectId, parents: tuple[ObjectId, ...] = (), *, base: ObjectId | None = None, **rest: Any
+    root: ObjectId, parents: tuple[ObjectId, ...] = (), **rest: Any
 ) -> tuple[Commit, Object]:
     """A commit and its object; raises `InvalidInput` for fields that cannot be stored.
 
-    Takes the fields of `Commit` by name. `base` is a commit that resembles this one.
+    Takes the fields of `Commit` by name.
     """
     made = Commit(b"", root, parents, **rest)
     if "extension" not in rest:
@@ -161,10 +156,10 @@ def make_commit(
     problem = _problem(made)
     if problem is not None:
         raise InvalidInput(f"a commit cannot be stored: {problem}")
-    return name_commit(made, base)
+    return name_commit(made)
 
 
-def name_commit(made: Commit, base: ObjectId | None = None) -> tuple[Commit, Object]:
+def name_commit(made: Commit) -> tuple[Commit, Object]:
     """A commit with its id, and its object; its fields must be what `Commit` says they are.
 
     Raises `InvalidInput` if they are too large, or a text has no encoding.
@@ -180,7 +175,7 @@ def name_commit(made: Commit, base: ObjectId | None = None) -> tuple[Commit, Obj
             "Put large things into its metadata."
         )
     id = sha256(_KIND + payload).digest()
-    return Commit(id, *fields), Object(id, Kind.COMMIT, payload, base)
+    return Commit(id, *fields), Object(id, Kind.COMMIT, payload)
 
 
 def read_commit(source: Object) -> Commit:

@@ -190,7 +190,7 @@ class TreeWriter:
         root = sha256(_VALUE + plain).digest()
         if root in self._below:
             return Written(root, [], [root], plain, self._since)
-        made = Object(root, Kind.VALUE, plain, self._root)
+        made = Object(root, Kind.VALUE, plain)
         return Written(root, [made], [], plain, self._since, _below={root: ()})
 
     def _write(self, value: Any, plain: bytes | None = None) -> Written:
@@ -218,8 +218,7 @@ class TreeWriter:
             return Written(self._root, [], [self._root], part, self._since)
         root = linked(part)
         if root is None:
-            before = None if self._part is None or linked(self._part) else self._root
-            root = builder.add(make_object(Kind.VALUE, part, before))
+            root = builder.add(make_object(Kind.VALUE, part))
         known = self._below
         below: dict[ObjectId, Sequence[ObjectId]] = {}
         made = {id: one for id, one in builder.objects.items() if id not in known}
@@ -287,12 +286,9 @@ class TreeWriter:
         self._alive = self.held
 
 
-def small_value(plain: bytes, base: ObjectId | None = None) -> Object:
-    """The one node of a value, from its encoding, which is at most `INLINE_MAX` bytes.
-
-    `base` is a node that resembles it.
-    """
-    return Object(sha256(_VALUE + plain).digest(), Kind.VALUE, plain, base)
+def small_value(plain: bytes) -> Object:
+    """The one node of a value, from its encoding, which is at most `INLINE_MAX` bytes."""
+    return Object(sha256(_VALUE + plain).digest(), Kind.VALUE, plain)
 
 
 def _reached(root: ObjectId, below: dict[ObjectId, Sequence[ObjectId]]) -> set[ObjectId]:

@@ -35,9 +35,9 @@ from ropewalk.tree import Kind, Object, make_object
 from tests.store.users import as_nobody
 
 
-def chunk(text: str | bytes, base: bytes | None = None) -> Object:
+def chunk(text: str | bytes) -> Object:
     """An object that may hold any bytes."""
-    return make_object(Kind.CHUNK, text.encode() if isinstance(text, str) else text, base)
+    return make_object(Kind.CHUNK, text.encode() if isinstance(text, str) else text)
 
 
 LEASE = ref_name("lease", "x")

@@ -116,7 +116,7 @@ def _add_one(store: Store) -> None:
         before = None if ref is None else ref.target
         count = 0 if before is None else _number(store, before)
         padding = random.Random(count).randbytes(300)
-        one = value(f"{count + 1} ".encode() + padding, base=before)
+        one = value(f"{count + 1} ".encode() + padding)
         try:
             store.commit(SPACE, [one], moves=[Move(MAIN, before, one.id)])
         except RefMoved:
