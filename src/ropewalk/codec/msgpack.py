@@ -9,6 +9,7 @@ import pickle
 from collections.abc import Callable
 from enum import Enum, IntEnum
 from functools import partial
+from io import BytesIO
 from itertools import compress
 from typing import Any, Final, NamedTuple
 
@@ -167,12 +168,16 @@ def pack_exact_binary(value: Any) -> bytes | None:
     of nothing else that ormsgpack takes for bytes or writes as it is. Both are made within one
     call, so that no other thread changes the value between them. Nothing ever loads the pickle.
     """
-    encoders = partial(ormsgpack.packb, value, None, OPTIONS), partial(pickle.dumps, value, 4)
+    pickled = BytesIO()
+    encoders: list[Callable[[], Any]] = [
+        partial(ormsgpack.packb, value, None, OPTIONS),
+        partial(pickle.Pickler(pickled, 4).dump, value),
+    ]
     try:
-        data, pickled = map(operator.call, encoders)
+        data, _ = map(operator.call, encoders)
     except (TypeError, pickle.PicklingError, RecursionError):
         return None
-    return None if b"bytearray" in pickled else data
+    return None if b"bytearray" in pickled.getvalue() else data
 
 
 def holds_packed(value: Any, size: int) -> bool:
