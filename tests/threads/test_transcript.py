@@ -12,6 +12,7 @@ import pytest
 from ropewalk import Store
 from ropewalk.errors import Conflict, InvalidInput, NotFound, NotStorable, RefMoved
 from ropewalk.threads import ThreadCheckpointer, Transcript, shape
+from ropewalk.threads.items import CacheBudget
 from tests.engines import ENGINES, Opener, opening
 from tests.patience import wait_until
 
@@ -406,3 +407,15 @@ def test_the_store_is_sound_afterwards(chat: Transcript, open_store: Opener) -> 
 
     report = open_store().check(read_data=True)
     assert report.ok, report.problems
+
+
+def test_items_of_idle_conversations_are_let_go(store: Store) -> None:
+    threads = ThreadCheckpointer[Any](store)
+    threads._budget = CacheBudget(20_000)
+    chats = [Transcript(f"chat-{n}", threads) for n in range(5)]
+    for chat in chats:
+        chat.append(["x" * 1_000] * 8)
+        assert len(chat.items()) == 8
+
+    assert threads._budget.held <= 20_000
+    assert [len(chat.items()) for chat in chats] == [8] * 5

@@ -30,6 +30,7 @@ from ropewalk.threads.address import (
 )
 from ropewalk.threads.contents import STATE, Contents
 from ropewalk.threads.fields import plain
+from ropewalk.threads.items import CacheBudget
 from ropewalk.threads.listing import Directory, Filter, Page, Window, list_messages
 from ropewalk.threads.message import Message, as_message, message_of
 from ropewalk.threads.search import Indexing, finder, scope_of
@@ -89,6 +90,7 @@ class ThreadCheckpointer(Generic[StateT]):
         self._codec = codec_of(codec, types, pickle_key, classes)
         self.store, self._owns_store = store_of(store)
         self._objects = SharedObjects(self.store.read, _OBJECT_BYTES)
+        self._budget = CacheBudget()
         self._lock = freed_after_fork(threading.Lock())
         self._known: OrderedDict[tuple[str, str | None], Thread] = OrderedDict()
         self._timelines: WeakKeyDictionary[Timeline, str] = WeakKeyDictionary()
@@ -357,12 +359,12 @@ class ThreadCheckpointer(Generic[StateT]):
             found = self._known.get(key)
             if found is None:
                 history = History(self.store, space, codec=self._codec, agent=address.name)
-                found = self._known[key] = Thread(history, self._objects, branch)
+                found = self._known[key] = Thread(history, self._objects, branch, self._budget)
                 if space in self._timelines.values():
                     found.watch()
             self._known.move_to_end(key)
             while len(self._known) > _KEPT:
-                self._known.popitem(last=False)
+                self._budget.forget(self._known.popitem(last=False)[1].items)
             return found
 
     def _change(

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ropewalk.codec import Codec
@@ -57,6 +58,8 @@ class Items(NamedTuple):
     encoded: list[bytes]
     size: int
     """How many are of this root: a later root may have appended to the lists."""
+    held: int
+    """How many bytes they take."""
 
     @property
     def total(self) -> int:
@@ -68,28 +71,70 @@ class Items(NamedTuple):
         start = 0 if limit is None else max(0, self.size - limit)
         return self.encoded[start : self.size]
 
+    def up_to(self, size: int) -> Items:
+        """The first of these items."""
+        dropped = sum(map(len, self.encoded[size : self.size]))
+        return self._replace(size=size, held=self.held - dropped)
+
     def with_more(
-        self, root: ObjectId, positions: Iterable[int], encoded: Iterable[bytes]
+        self, root: ObjectId | None, positions: Sequence[int], encoded: Sequence[bytes]
     ) -> Items:
         """The items at a root that appended some."""
-        places, parts = self.positions, self.encoded
-        if len(places) != self.size:  # Another root appended to these lists already.
-            places, parts = places[: self.size], parts[: self.size]
-        places.extend(positions)
-        parts.extend(encoded)
-        return Items(root, self.first, places, parts, len(places))
+        places, parts, size = self.positions, self.encoded, self.size
+        with _extending:
+            if len(places) != size:  # Another root appended to these lists already.
+                places, parts = places[:size], parts[:size]
+            places.extend(positions)
+            parts.extend(encoded)
+        held = self.held + sum(map(len, encoded))
+        return Items(root, self.first, places, parts, size + len(encoded), held)
 
 
-NO_ITEMS: Final = Items(None, 0, [], [], 0)
+_extending: Final = freed_after_fork(threading.Lock())
+
+
+def no_items(root: ObjectId | None, total: int) -> Items:
+    """Nothing but how many items there are at a root."""
+    return Items(root, total, [], [], 0, 0)
+
+
+class CacheBudget:
+    """How many bytes the caches of many threads hold together; the idle ones are emptied first."""
+
+    def __init__(self, most: int = 64 << 20) -> None:
+        self._most = most
+        self._lock = freed_after_fork(threading.Lock())
+        self._held: OrderedDict[ItemCache, int] = OrderedDict()
+        self._total = 0
+
+    @property
+    def held(self) -> int:
+        """How many bytes the caches hold now."""
+        return self._total
+
+    def charge(self, cache: ItemCache, held: int) -> None:
+        """Note what a cache holds now; others are emptied if that is too much."""
+        with self._lock:
+            self._total += held - self._held.pop(cache, 0)
+            self._held[cache] = held
+            while self._total > self._most and len(self._held) > 1:
+                idle, dropped = self._held.popitem(last=False)
+                self._total -= dropped
+                idle.empty()
+
+    def forget(self, cache: ItemCache) -> None:
+        """Stop counting a cache that is not used any more."""
+        with self._lock:
+            self._total -= self._held.pop(cache, 0)
 
 
 class ItemCache:
     """The encoded items of a thread at the root that was seen last. Safe to share."""
 
-    def __init__(self, codec: Codec) -> None:
-        self._codec = codec
+    def __init__(self, codec: Codec, budget: CacheBudget | None = None) -> None:
+        self._codec, self._budget = codec, budget
         self._lock = freed_after_fork(threading.Lock())
-        self._known = NO_ITEMS._replace(positions=[], encoded=[])
+        self._known = no_items(None, 0)
 
     def at(self, contents: Contents, limit: int | None = None) -> Items:
         """The items of some contents: the last ones, at least as many as the limit says."""
@@ -100,13 +145,23 @@ class ItemCache:
             wanted = known.total if limit is None else min(limit, known.total)
             if wanted > known.size:
                 known = self._longer(known, contents, wanted)
-            self._known = known
+            self._keep(known)
             return known
 
     def put(self, items: Items) -> None:
         """Keep what a commit made of the items."""
         with self._lock:
-            self._known = items
+            self._keep(items)
+
+    def empty(self) -> None:
+        """Let go of the items; they are read again when they are asked for."""
+        self._known = no_items(None, 0)
+
+    def _keep(self, items: Items) -> None:
+        grown = items.held != self._known.held
+        self._known = items
+        if grown and self._budget is not None:
+            self._budget.charge(self, items.held)
 
     def _moved(self, known: Items, contents: Contents) -> Items:
         """The items of other contents; what did not change since is not read again."""
@@ -114,10 +169,9 @@ class ItemCache:
         changed = self._changed(known, contents)
         kept = 0 if changed is None else bisect_left(known.positions, changed, 0, known.size)
         if not kept or known.root is None:
-            return Items(contents.root, total, [], [], 0)
-        stem = known._replace(size=kept)
+            return no_items(contents.root, total)
         entries = contents.entries(known.first + kept, total)
-        return stem.with_more(contents.root or b"", *self._read(entries, contents))
+        return known.up_to(kept).with_more(contents.root, *self._read(entries, contents))
 
     def _changed(self, known: Items, contents: Contents) -> int | None:
         """The first position that differs; None if nothing that is known can be used."""
@@ -133,9 +187,8 @@ class ItemCache:
     def _longer(self, known: Items, contents: Contents, wanted: int) -> Items:
         start = known.total - wanted
         positions, encoded = self._read(contents.entries(start, known.first), contents)
-        positions += known.positions[: known.size]
-        encoded += known.encoded[: known.size]
-        return Items(known.root, start, positions, encoded, len(positions))
+        older = no_items(known.root, start).with_more(known.root, positions, encoded)
+        return older.with_more(known.root, known.positions[: known.size], known.last(None))
 
     def _read(self, entries: Sequence[Entry], contents: Contents) -> tuple[list[int], list[bytes]]:
         positions = [position_in(entry) for entry in entries]

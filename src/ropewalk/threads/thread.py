@@ -34,7 +34,7 @@ from ropewalk.threads.contents import (
     Contents,
     Marks,
 )
-from ropewalk.threads.items import ItemCache
+from ropewalk.threads.items import CacheBudget, ItemCache
 from ropewalk.timeline import Checkpoint, Timeline
 from ropewalk.timeline.branches import branch_in
 from ropewalk.tree import ABSENT, Edited, Mergers, ObjectId, Reader
@@ -84,7 +84,13 @@ def look(history: History, read: Reader, named: str | None) -> Head:
 class Thread:
     """A thread, or one branch of it. Safe to share between threads of the program."""
 
-    def __init__(self, history: History, objects: SharedObjects, branch: str | None) -> None:
+    def __init__(
+        self,
+        history: History,
+        objects: SharedObjects,
+        branch: str | None,
+        budget: CacheBudget | None = None,
+    ) -> None:
         self.history = history
         self._objects = objects
         self._read: Reader = partial(objects.read_through, history.read)
@@ -93,7 +99,7 @@ class Thread:
         """What was last seen."""
         self._contents = Contents.at(None, self._read, history.codec)
         self._writing = freed_after_fork(threading.RLock())
-        self.items = ItemCache(history.codec)
+        self.items = ItemCache(history.codec, budget)
         """The items that were seen last, if the thread is a transcript."""
         self._writers: dict[str, Writer] = {}
         self._watched = False

@@ -24,7 +24,7 @@ from ropewalk.store.asynchronous import Closes, Threads, twin
 from ropewalk.threads.address import Id, address_of
 from ropewalk.threads.checkpointer import ThreadCheckpointer
 from ropewalk.threads.contents import ITEM, MARKS, SHAPE, STATE, STATE_KEY, Contents
-from ropewalk.threads.items import ItemCache, Items, encode_list, part_of
+from ropewalk.threads.items import ItemCache, Items, encode_list, no_items, part_of
 from ropewalk.threads.thread import ANY, Known, Plan, Thread, state_entry
 from ropewalk.timeline import Checkpoint, Timeline
 from ropewalk.tree import ABSENT, ObjectId
@@ -103,7 +103,9 @@ class Transcript(Closes):
 
     def items(self, limit: int | None = None) -> list[Any]:
         """The items, oldest first; with a limit the last ones. They are the caller's own."""
-        return self._decode(self._items(limit).last(limit))
+        _check_limit(limit)
+        contents = self._look()
+        return self._decode(self._thread.items.at(contents, limit).last(limit))
 
     def state(self) -> Any:
         """A copy of the state; None if there is none."""
@@ -111,6 +113,7 @@ class Transcript(Closes):
 
     def read(self, limit: int | None = None) -> Snapshot:
         """Items and state of one commit, and its id."""
+        _check_limit(limit)
         contents = self._look()
         items = self._thread.items.at(contents, limit).last(limit)
         return Snapshot(self._decode(items), contents.value(STATE), self.seen)
@@ -145,9 +148,10 @@ class Transcript(Closes):
         commit, or `RefMoved` is raised and nothing is stored. Without it the items are
         appended to whatever is there.
         """
-        encoded = self._encode(items)
-        change = ItemChange(self._thread.items, state, _expected(expect), self.shape, encoded)
-        return self._commit(change, "append", description)
+        thread = self._thread
+        encoded = _encode(thread.history.codec, items)
+        change = ItemChange(thread.items, state, _expected(expect), self.shape, encoded)
+        return self._commit(thread, change, "append", description)
 
     def save(
         self,
@@ -169,7 +173,7 @@ class Transcript(Closes):
         while True:
             change = SaveChange(thread.items, state, expected, self.shape, items, self._codec)
             try:
-                return self._commit(change, "save", description)
+                return self._commit(thread, change, "save", description)
             except RefMoved:
                 head = thread.look()
                 if expect is not None or head is None or state is not UNCHANGED:
@@ -186,8 +190,9 @@ class Transcript(Closes):
         """Remove the last items, and return them in order. They stay in the history."""
         if count < 1:
             raise InvalidInput(f"count is how many items to remove, not {count!r:.80}")
-        change = PopChange(self._thread.items, UNCHANGED, _expected(expect), self.shape, [], count)
-        self._commit(change, "pop", "")
+        thread = self._thread
+        change = PopChange(thread.items, UNCHANGED, _expected(expect), self.shape, [], count)
+        self._commit(thread, change, "pop", "")
         return self._decode(change.popped)
 
     def clear(self) -> bool:
@@ -290,28 +295,16 @@ class Transcript(Closes):
         self._seen = None if commit is None else commit.id
         return thread.contents_at(commit)
 
-    def _items(self, limit: int | None) -> Items:
-        if limit is not None and (not isinstance(limit, int) or limit < 0):
-            raise InvalidInput(f"limit is a whole number from 0 on, not {limit!r:.80}")
-        return self._thread.items.at(self._look(), limit)
-
-    def _commit(self, change: ItemChange, step: str, description: str) -> str:
-        commit = self._thread.change(
-            change, None, logic_step=step, description=description or change.told()
-        )
+    def _commit(self, thread: Thread, change: ItemChange, step: str, description: str) -> str:
+        told = description or change.told()
+        commit = thread.change(change, None, logic_step=step, description=told)
         if commit is None:
             self._look()
-        else:
-            assert change.result is not None, "a commit was made of nothing"
-            self._thread.items.put(change.result._replace(root=commit.root))
-            self._seen = commit.id
-        return self.seen
-
-    def _encode(self, items: Sequence[Any]) -> list[bytes]:
-        if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
-            raise InvalidInput("items is a list of items, also for one")
-        encode = self._codec.encode
-        return [encode(item) for item in items]
+            return self.seen
+        assert change.result is not None, "a commit was made of nothing"
+        thread.items.put(change.result._replace(root=commit.root))
+        self._seen = commit.id
+        return commit.id.hex()
 
     def _decode(self, encoded: Sequence[bytes]) -> list[Any]:
         if not encoded:
@@ -333,6 +326,19 @@ class Transcript(Closes):
             if commit.generation == at:
                 return commit
         raise NotFound(f"transcript {self.id!r:.80} has no turn {at}")
+
+
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and (not isinstance(limit, int) or limit < 0):
+        raise InvalidInput(f"limit is a whole number from 0 on, not {limit!r:.80}")
+
+
+def _encode(codec: Codec, items: Sequence[Any]) -> list[bytes]:
+    if type(items) is not list and (
+        isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable)
+    ):
+        raise InvalidInput("items is a list of items, also for one")
+    return [codec.encode(item) for item in items]
 
 
 def _expected(expect: str | Checkpoint | None) -> ObjectId | None:
@@ -422,7 +428,7 @@ class PopChange(ItemChange):
         self.popped = before.encoded[kept : before.size]
         for position in before.positions[kept : before.size]:
             work.remove(position)
-        return before._replace(size=kept)
+        return before.up_to(kept)
 
 
 class SaveChange(ItemChange):
@@ -479,7 +485,7 @@ class _Work:
         for position, item in zip(positions, encoded, strict=True):
             self._place(position, item, None)
         self._next += len(encoded)
-        return before.with_more(before.root or b"", positions, encoded)
+        return before.with_more(before.root, positions, encoded)
 
     def replace(self, before: Items, encoded: Sequence[bytes]) -> Items:
         """Put other items in the place of all; those that are the same stay where they are."""
@@ -491,7 +497,7 @@ class _Work:
         for position in known:
             self.remove(position)
         self._next = max([self._next, *(one + 1 for one in positions[-1:])])
-        return Items(before.root, 0, positions, list(encoded), len(encoded))
+        return no_items(before.root, 0).with_more(before.root, positions, encoded)
 
     def remove(self, position: int) -> None:
         """Remove the item at a position."""
