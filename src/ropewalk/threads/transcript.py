@@ -16,8 +16,8 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ropewalk.codec import Codec
-from ropewalk.codec.msgpack import array_header
-from ropewalk.errors import ChangedMeanwhile, InvalidInput, NotFound, RefMoved
+from ropewalk.codec.msgpack import may_hold_binary
+from ropewalk.errors import InvalidInput, NotFound, RefMoved
 from ropewalk.history import MAIN, Commit
 from ropewalk.store import Store
 from ropewalk.store.asynchronous import Closes, Threads, twin
@@ -28,6 +28,7 @@ from ropewalk.threads.items import ItemCache, Items, encode_list, no_items, part
 from ropewalk.threads.thread import ANY, Known, Plan, Thread, state_entry
 from ropewalk.timeline import Checkpoint, Timeline
 from ropewalk.tree import ABSENT, ObjectId
+from ropewalk.tree.change_detection import Piece
 from ropewalk.tree.map import CachedMap, CacheEntry, MapWriter
 from ropewalk.tree.nodes import INLINE_MAX
 
@@ -445,29 +446,26 @@ class SaveChange(ItemChange):
     ) -> None:
         super().__init__(cache, state, expect, shape, [])
         self._items, self._codec = list(items), codec
-        self._whole = codec.encode(self._items)
 
     def told(self) -> str:
         """What the change does, for people."""
         return f"{_counted(len(self._items))} in all"
 
     def extends(self, known: Items) -> bool:
-        """Whether the list begins with all the items that are known."""
-        start = len(array_header(len(self._items)))
-        return known.size <= len(self._items) and self._whole.startswith(
-            b"".join(known.last(None)), start
-        )
+        """Whether the list begins with all the items that are known: one comparison of bytes."""
+        if known.size > len(self._items):
+            return False
+        encoded = encode_list(known.last(None))
+        stored = Piece(known.size, encoded, may_hold_binary(encoded))
+        return stored.is_same(self._codec, self._items[: known.size])
 
     def _edit(self, work: _Work) -> Items:
         before = self._cache.at(work.contents)
-        if not self.extends(before):
-            self._encoded = [self._codec.encode(item) for item in self._items]
-            return work.replace(before, self._encoded)
-        # Nothing that is stored is encoded, or looked at, item by item.
-        self._encoded = [self._codec.encode(item) for item in self._items[before.size :]]
-        if not self._whole.endswith(b"".join(self._encoded)):
-            raise ChangedMeanwhile
-        return work.append(before, self._encoded)
+        if self.extends(before):
+            self._encoded = _encode(self._codec, self._items[before.size :])
+            return work.append(before, self._encoded)
+        self._encoded = _encode(self._codec, self._items)
+        return work.replace(before, self._encoded)
 
 
 class _Work:
