@@ -384,7 +384,9 @@ class SessionContract:
             said = [worker.stdout.readline().strip() for _ in range(4)]
         finally:
             worker.kill()
-            said += worker.communicate(timeout=_PATIENCE)[0].split("\n")[:-1]
+            # Not by communicate, which would miss what was read ahead.
+            said += [line.strip() for line in worker.stdout if line.endswith("\n")]
+            worker.communicate(timeout=_PATIENCE)
 
         store = open_store()
         session = do("open", store, "chat")
