@@ -1,4 +1,4 @@
-"""The CPU time of other processes, as Linux tells it."""
+"""The CPU time and memory of other processes, as Linux tells it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ class _Told(NamedTuple):
 def tree_cpu_seconds(root: int) -> float:
     """CPU seconds of a process and of all that it started, also of those that have ended."""
     told = _everybody()
-    family, grown = {root}, True
-    while grown:
-        more = {pid for pid, one in told.items() if one.parent in family} - family
-        family |= more
-        grown = bool(more)
-    return sum(told[pid].seconds for pid in family if pid in told)
+    return sum(told[pid].seconds for pid in _family(root, told) if pid in told)
 
 
 def _everybody() -> dict[int, _Told]:
@@ -41,3 +36,25 @@ def _told(entry: Path) -> _Told | None:
     except OSError:
         return None
     return _Told(int(fields[1]), sum(map(int, fields[11:15])) / _TICK)
+
+
+def tree_memory_bytes(root: int) -> int:
+    """The memory of a process and of all that it started, what they share counted once."""
+    return sum(map(_proportional, _family(root, _everybody())))
+
+
+def _family(root: int, told: dict[int, _Told]) -> set[int]:
+    family, grown = {root}, True
+    while grown:
+        more = {pid for pid, one in told.items() if one.parent in family} - family
+        family |= more
+        grown = bool(more)
+    return family
+
+
+def _proportional(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:  # It has ended meanwhile.
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024

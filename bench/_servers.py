@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit
 
 from bench._clock import folder_bytes
-from bench._processes import tree_cpu_seconds
+from bench._processes import tree_cpu_seconds, tree_memory_bytes
 
 PATIENCE = 60.0
 """Seconds after which a server that does not answer has failed."""
@@ -63,6 +63,10 @@ class Server(ABC):
     def cpu_seconds(self) -> float:
         """CPU of all its processes, also of those that have ended."""
         return tree_cpu_seconds(self._process.pid) if self._process else 0.0
+
+    def memory_bytes(self) -> int:
+        """The memory of all its processes, what they share counted once."""
+        return tree_memory_bytes(self._process.pid) if self._process else 0
 
     def start(self) -> None:  # noqa: B027 - a folder is there
         """Start it, and wait until it answers."""

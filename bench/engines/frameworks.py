@@ -101,12 +101,17 @@ def _engines() -> Iterator[EngineInfo]:
 _WORKLOADS: Final = {
     "llamaindex": ("LlamaIndex", "llama-index-workflows", "workflows"),
     "autogen": ("AutoGen", "autogen-agentchat", "autogen_agentchat"),
+    "deepagents": ("Deep Agents", "deepagents", "deepagents"),
 }
 
 
 def _workloads() -> Iterator[EngineInfo]:
     for framework, (subject, package, imports) in _WORKLOADS.items():
         make = partial(EngineInfo, environment="frameworks")
+        where = "in memory"
+        if framework == "deepagents":
+            where = "by PostgresSaver"
+            make = partial(make, server="postgres")
         module = f"memory_{framework}"
         yield make(
             name=f"{framework}-memory-alone",
@@ -114,7 +119,7 @@ def _workloads() -> Iterator[EngineInfo]:
             open=_opener(module, "Alone"),
             package=package,
             imports=imports,
-            note="every checkpoint is kept in memory, whole",
+            note=f"every checkpoint is kept {where}, whole",
         )
         yield make(
             name=f"{framework}-memory-agentref",
@@ -122,7 +127,7 @@ def _workloads() -> Iterator[EngineInfo]:
             open=_opener(module, "AgentRef"),
             package="agent-checkpoint-cas",
             imports="agentref",
-            note="its adapter; every checkpoint is kept in memory",
+            note=f"its adapter; every checkpoint is kept {where}",
         )
         yield make(
             name=f"{framework}-memory-ropewalk",
@@ -130,7 +135,7 @@ def _workloads() -> Iterator[EngineInfo]:
             open=_opener(module, "Ours"),
             package="ropewalk",
             imports="ropewalk",
-            note="our adapter; every checkpoint is kept in memory",
+            note=f"our adapter; every checkpoint is kept {where}",
         )
 
 

@@ -16,7 +16,6 @@ SIDES = [
     for scenario in registry.scenarios().values()
     if "sessions" in scenario.size
     for side in scenario.engines
-    if not side.startswith("llamaindex") or find_spec("ropewalk.adapters.llamaindex")
 ]
 
 
@@ -27,3 +26,19 @@ def test_a_side_takes_turns_that_read_back(scenario: str, side: str) -> None:
 
     assert known - found.keys() <= ({"stored_x"} if side.endswith("-alone") else set())
     assert min(found["cpu_s"], found["first_ms"], found["last_ms"], found["new_ms"]) > 0
+
+
+WORKLOADS = [
+    (f"frameworks-memory-{framework}", side)
+    for framework in ("llamaindex", "autogen", "deepagents")
+    for side in registry.scenarios()[f"frameworks-memory-{framework}"].engines
+    if not side.endswith("-agentref") or find_spec("agentref")
+]
+
+
+@pytest.mark.parametrize(("scenario", "side"), WORKLOADS)
+def test_a_workload_ends_with_the_hash_that_it_must(scenario: str, side: str) -> None:
+    size = {**registry.scenarios()[scenario].quick, "rounds": 2, "pages": 2}
+    found: dict[str, Any] = unit.measure(scenario, side, size)["figures"]
+
+    assert {metric.key for metric in registry.scenarios()[scenario].metrics} <= found.keys()
