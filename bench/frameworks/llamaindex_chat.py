@@ -50,6 +50,10 @@ class Alone(Conversations):
     async def session(self, name: str, ahead: list[Turn]) -> Talk:
         return Talk(name, self.store)
 
+    async def shut(self) -> None:
+        if self.store._async_engine is not None:
+            await self.store._async_engine.dispose()
+
 
 class Own(Alone):
     """The framework's `SQLAlchemyChatStore` on SQLite."""
@@ -61,10 +65,6 @@ class Own(Alone):
     async def texts(self, name: str) -> list[str]:
         found = await self.store.get_messages(name, status=None)
         return [str(one.content) for one in found]
-
-    async def shut(self) -> None:
-        if self.store._async_engine is not None:
-            await self.store._async_engine.dispose()
 
 
 class Ours(Own):

@@ -273,6 +273,7 @@ SCENARIOS = (
                 over=(PLAIN_GRAPH,),
             ),
             Target("rss_mb", 1.0, "peak memory, of AgentRef's", side=OUR_GRAPH, over=(PEER_GRAPH,)),
+            Target("cpu_s", 1.0, "CPU, of AgentRef's", side=OUR_GRAPH, over=(PEER_GRAPH,)),
         ),
         notes=(
             "AgentRef's page names a deterministic workflow whose output keeps its hash, and gives "

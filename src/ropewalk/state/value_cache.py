@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from ropewalk.state.content_ref import ContentRef
@@ -112,9 +113,22 @@ def _copied(value: Any, count: list[int]) -> Any:
     if kind is list or kind is tuple:
         items = list(value)
         count[0] += len(items)
+        records = _records(items) if kind is list else None
+        if records is not None:
+            count[0] += sum(map(len, records))
+            return records
         if not IMMUTABLE.issuperset(map(type, items)):
             items = [part if type(part) in IMMUTABLE else _copied(part, count) for part in items]
         return items if kind is list else tuple(items)
     if kind in IMMUTABLE:
         return value
     raise _NotPlain
+
+
+def _records(items: list[Any]) -> list[Any] | None:
+    """Copies of dicts without containers in them, the most common large value; else None."""
+    if set(map(type, items)) != {dict}:
+        return None
+    made = [one.copy() for one in items]
+    parts = chain(chain.from_iterable(made), chain.from_iterable(map(dict.values, made)))
+    return made if IMMUTABLE.issuperset(map(type, parts)) else None
