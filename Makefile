@@ -41,7 +41,7 @@ demo: $(DEMO)/.installed ## run the main job, and say how to look at what it lea
 # runs.
 test: ## lint, try the package, then run every test
 	@$(MAKE) --no-print-directory --jobs=$(WORKERS) servers lint environments package
-	$(DEV)/bin/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
+	@$(call timed,dev,$(DEV)/bin/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(ARGS))
 	@$(MAKE) --no-print-directory frameworks ARGS=
 
 environments: python-is-new-enough
@@ -62,14 +62,19 @@ frameworks: python-is-new-enough ## test the adapters beside their frameworks, o
 small-frameworks: $(patsubst %,framework-%,$(filter-out $(LARGE),$(FRAMEWORKS)))
 large-frameworks: $(patsubst %,framework-%,$(filter $(LARGE),$(FRAMEWORKS)))
 
+# Runs the tests of an environment, and prints how many minutes they took.
+timed = began=$$(date +%s); $(2); result=$$?; took=$$(($$(date +%s) - began)); \
+    printf 'tests in the environment %s: %d:%02d minutes\n' $(1) $$((took / 60)) $$((took % 60)); \
+    exit $$result
+
 PROCESSES ?= $(WORKERS)
 # What runs side by side does not speak at the same time, where make can see to that.
 SYNCED := $(if $(filter output-sync,$(.FEATURES)),--output-sync)
 
 .PHONY: $(FRAMEWORKS:%=framework-%)
 $(FRAMEWORKS:%=framework-%): framework-%: .venv/%-$(VERSION)/.installed | servers
-	.venv/$*-$(VERSION)/bin/python -m pytest --numprocesses=$(PROCESSES) --dist=worksteal \
-	    tests/frameworks/$(firstword $(subst @, ,$*)) $(ARGS)
+	@$(call timed,$*,.venv/$*-$(VERSION)/bin/python -m pytest --numprocesses=$(PROCESSES) \
+	    --dist=worksteal tests/frameworks/$(firstword $(subst @, ,$*)) $(ARGS))
 
 conformance: python-is-new-enough ## run LangGraph's conformance suite on every engine, and publish the result
 	@python=$$($(PYTHON) tools/find_python.py $(FRAMEWORKS_NEED)) && \
