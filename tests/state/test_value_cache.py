@@ -25,7 +25,7 @@ PLAIN: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", PLAIN, ids=repr)
+@pytest.mark.parametrize("value", PLAIN, ids=lambda value: type(value).__name__)
 def test_a_copy_is_equal_and_shares_no_container(value: Any) -> None:
     found = copied(value)
 
@@ -48,7 +48,7 @@ class Text(str):
 @pytest.mark.parametrize(
     "value",
     [[bytearray(b"x")], {"a": {1, 2}}, [Text("x")], OrderedDict(a=1), {Text("k"): 1}, [object()]],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_nothing_else_is_copied(value: Any) -> None:
     assert copied(value) is None
