@@ -32,6 +32,7 @@ from ropewalk.errors import Conflict, NotFound, Unavailable, VersionConflict
 from ropewalk.store import MemoryStore, SqliteStore
 from ropewalk.store.wrappers import WrapperStore
 from ropewalk.testing import Clock, FaultyBus
+from ropewalk.testing.helpers import lines_until_killed
 
 ROOT = Path(__file__).parent.parent.parent
 STRATEGIES = ("lazy", "eager", "lease", "access_count", "broadcast")
@@ -302,11 +303,8 @@ def test_eight_processes_lose_no_increment_and_outlive_the_first(tmp_path: Path)
             assert process.stdin is not None
             process.stdin.write("\n")
             process.stdin.flush()
-        assert first.stdout is not None
-        first.stdout.readline()
-        first.kill()
         with first:
-            landed = 1 + first.stdout.read().count("done")
+            landed = lines_until_killed(first, 1).count("done")
         told = [process.communicate()[0] for process in others]
 
         assert [process.returncode for process in others] == [0] * 7

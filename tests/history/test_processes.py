@@ -12,6 +12,7 @@ import pytest
 
 from ropewalk.history import History
 from ropewalk.store import SqliteStore
+from ropewalk.testing.helpers import lines_until_killed
 from tests.conftest import SOAK
 from tests.history.workers import SPACE, START
 
@@ -167,10 +168,6 @@ def test_a_killed_writer_takes_nothing_that_was_acknowledged(
 
 def killed_after(worker: subprocess.Popen[str], commits: int) -> dict[str, bytes]:
     """Let a worker commit so often, then kill it wherever it is; what it was told."""
-    assert worker.stdout is not None
-    begin(worker)
-    lines = "".join(worker.stdout.readline() for _ in range(commits))
-    worker.kill()
-    lines += worker.stdout.read()  # Not `communicate`, which leaves out what was read ahead.
-    worker.communicate()
-    return acknowledged(lines.splitlines())
+    with worker:
+        begin(worker)
+        return acknowledged(lines_until_killed(worker, commits))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ropewalk.state import Versioned
+from ropewalk.testing.helpers import lines_until_killed
 from tests.conftest import SOAK
 from tests.state.large import messages
 from tests.state.versioned_workers import ENGINES, RULES, shown
@@ -97,11 +98,7 @@ def said_until_killed(worker: subprocess.Popen[str], count: int) -> list[list[st
     """What a worker said until it was killed, after so many lines."""
     with worker:
         begin(worker)
-        assert worker.stdout is not None
-        lines = [worker.stdout.readline() for _ in range(count)]
-        worker.kill()
-        lines += worker.stdout.readlines()
-    return [line.split() for line in lines if line.endswith("\n")]
+        return [line.split() for line in lines_until_killed(worker, count)]
 
 
 @ENGINE

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import pytest
 
 from ropewalk.store import FileStore, SqliteStore, Store
-from ropewalk.testing.helpers import MAIN, SPACE
+from ropewalk.testing.helpers import MAIN, SPACE, lines_until_killed
 from tests.conftest import SOAK
 from tests.store.workers import ENGINES
 
@@ -186,9 +186,8 @@ def test_a_child_that_ends_does_not_take_back_what_its_parent_is_writing(tmp_pat
 
 def kill_after(worker: subprocess.Popen[str], commits: int) -> dict[int, bytes]:
     """Let a worker commit so often, then kill it wherever it is; what it was told."""
-    lines = "".join(lines_of(worker, commits))
-    worker.kill()
-    return acknowledged(lines + rest_of(worker))
+    with worker:
+        return acknowledged("\n".join(lines_until_killed(worker, commits)))
 
 
 def check_database(path: Path) -> None:

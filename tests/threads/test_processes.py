@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ropewalk.testing.helpers import lines_until_killed
 from ropewalk.threads import ThreadCheckpointer
 from tests.conftest import SOAK
 from tests.threads.workers import T, begin, start
@@ -84,11 +85,7 @@ def said_until_killed(worker: subprocess.Popen[str], count: int) -> list[list[st
     """What a worker said until it was killed, after so many lines."""
     with worker:
         begin(worker)
-        assert worker.stdout is not None
-        lines = [worker.stdout.readline() for _ in range(count)]
-        worker.kill()
-        lines += worker.stdout.readlines()
-    return [line.split() for line in lines if line.endswith("\n")]
+        return [line.split() for line in lines_until_killed(worker, count)]
 
 
 def test_a_killed_writer_leaves_state_messages_and_record_of_one_put(place: str) -> None:

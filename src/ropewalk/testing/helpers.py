@@ -1,8 +1,9 @@
-"""Helpers for tests of stores: names, objects, a clock, threads. Needs no pytest."""
+"""Helpers for tests of stores: names, objects, a clock, threads, processes. Needs no pytest."""
 
 from __future__ import annotations
 
 import random
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -99,3 +100,18 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
     if errors:
         raise errors[0]
     assert not any(thread.is_alive() for thread in threads)
+
+
+def lines_until_killed(process: subprocess.Popen[str], count: int) -> list[str]:
+    """Kill a process after it printed so many lines; returns all whole lines that it printed.
+
+    It may have printed more than were read by then. `Popen.communicate` would leave out those
+    that were read ahead.
+    """
+    assert process.stdout is not None
+    try:
+        lines = [process.stdout.readline() for _ in range(count)]
+    finally:
+        process.kill()
+    lines += process.stdout.readlines()
+    return [line[:-1] for line in lines if line.endswith("\n")]

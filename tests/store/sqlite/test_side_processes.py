@@ -11,6 +11,7 @@ import pytest
 
 from ropewalk.store import SqliteStore
 from ropewalk.store.engine import Within
+from ropewalk.testing.helpers import lines_until_killed
 from tests.conftest import SOAK
 from tests.store.side_workers import SCOPE
 
@@ -27,9 +28,9 @@ def start(folder: Path, last: int) -> subprocess.Popen[str]:
     )
 
 
-def numbers(lines: str) -> list[int]:
-    # The last line of who was killed may be cut.
-    return [int(line) for line in lines.splitlines(keepends=True) if line[:-1].isdigit()]
+def numbers(lines: list[str]) -> list[int]:
+    """The numbers that a worker brought forward, among what it said."""
+    return [int(line) for line in lines if line.isdigit()]
 
 
 def begin(folder: Path) -> Path:
@@ -52,7 +53,7 @@ def expect_all(folder: Path, last: int) -> None:
 def test_processes_bring_one_index_forward_together(tmp_path: Path) -> None:
     folder = begin(tmp_path / "store")
     workers = [start(folder, 200) for _ in range(3)]
-    said = [number for one in workers for number in numbers(one.communicate()[0])]
+    said = [number for one in workers for number in numbers(one.communicate()[0].splitlines())]
 
     assert sorted(said) == list(range(200))
     expect_all(folder, 200)
@@ -62,16 +63,13 @@ def test_processes_bring_one_index_forward_together(tmp_path: Path) -> None:
 def test_a_process_that_is_killed_leaves_an_index_that_is_whole(tmp_path: Path, seed: int) -> None:
     folder = begin(tmp_path / "store")
     first, second = start(folder, 100_000), start(folder, 150)
-    assert first.stdout is not None
-    for _ in range(random.Random(seed).randrange(2, 90)):
-        first.stdout.readline()
-    first.kill()
-    rest = first.communicate()[0]
-    second_said = numbers(second.communicate()[0])
-    third = numbers(start(folder, 150).communicate()[0])
+    with first:
+        first_said = numbers(lines_until_killed(first, random.Random(seed).randrange(2, 90)))
+    second_said = numbers(second.communicate()[0].splitlines())
+    third = numbers(start(folder, 150).communicate()[0].splitlines())
     with SqliteStore(folder, durability="relaxed") as store:
         reached = int(store.text_index().state(SCOPE) or 0)
 
-    assert max([*second_said, *third, *numbers(rest)], default=0) < reached
+    assert max([*first_said, *second_said, *third], default=0) < reached
     assert reached >= 150
     expect_all(folder, reached)
