@@ -16,6 +16,7 @@ from ropewalk.coherence.bus import (
     space_topic,
     topic_of,
 )
+from ropewalk.coherence.conditional_read import Delta, Full, NotModified, Section
 from ropewalk.coherence.core import CoherenceCore
 from ropewalk.coherence.grants import Grant
 from ropewalk.coherence.leases import CrashRecoveryConfig, Reclaim
@@ -44,7 +45,9 @@ __all__ = [
     "CoherenceCore",
     "CoherenceDegradedWarning",
     "CrashRecoveryConfig",
+    "Delta",
     "Finding",
+    "Full",
     "Gap",
     "Grant",
     "InProcessBus",
@@ -53,6 +56,7 @@ __all__ = [
     "LangSmithExporter",
     "LogBus",
     "NatsBus",
+    "NotModified",
     "OpenTelemetryExporter",
     "PostgresBus",
     "Receiver",
@@ -61,6 +65,7 @@ __all__ = [
     "RedisBus",
     "Replay",
     "SchemaMismatch",
+    "Section",
     "State",
     "StoreMetricEvent",
     "Strategy",

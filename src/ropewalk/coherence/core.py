@@ -5,15 +5,26 @@ from __future__ import annotations
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from functools import wraps
+from functools import partial, wraps
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    get_args,
+    overload,
+)
 from uuid import uuid4
 
 from ropewalk.codec import Classes, Codec
 from ropewalk.codec.codec import codec_of
 from ropewalk.coherence.authority import ArtifactChange, Authority, LocalAuthority, Watching
 from ropewalk.coherence.bus import Bus
+from ropewalk.coherence.conditional_read import Answer, Have, answer
 from ropewalk.coherence.directory import Directory
 from ropewalk.coherence.grants import Grants
 from ropewalk.coherence.invalidation import abandon, connect
@@ -35,7 +46,14 @@ from ropewalk.coherence.write_path import (
     edit_async,
     expect_change,
 )
-from ropewalk.errors import InvalidInput, NotFound, StoreClosed, VersionConflict
+from ropewalk.errors import (
+    InvalidInput,
+    MissingObjects,
+    NotFound,
+    StoreClosed,
+    Unavailable,
+    VersionConflict,
+)
 from ropewalk.history.merge import check_mergers
 from ropewalk.store import Store
 from ropewalk.store.asynchronous import Closes, Threads, twin
@@ -324,18 +342,41 @@ class CoherenceCore(Closes):
         self._expect_engine("which artifacts there are")
         return sorted(self._authority.names(prefix))
 
-    def read(self, agent_name: str, artifact: str, *, now_tick: int | None = None) -> Artifact:
-        """The newest version of an artifact, within the strategy's bound; raises `NotFound`."""
+    @overload
+    def read(
+        self, agent_name: str, artifact: str, *, now_tick: int | None = None, have: None = None
+    ) -> Artifact: ...
+
+    @overload
+    def read(
+        self, agent_name: str, artifact: str, *, now_tick: int | None = None, have: Iterable[Have]
+    ) -> Answer: ...
+
+    def read(
+        self,
+        agent_name: str,
+        artifact: str,
+        *,
+        now_tick: int | None = None,
+        have: Iterable[Have] | None = None,
+    ) -> Artifact | Answer:
+        """The newest version of an artifact, within the strategy's bound; raises `NotFound`.
+
+        With `have`, the versions that the agent still has (numbers, or pairs of a number and a
+        `content_hash`), it is `NotModified` if the newest is among them, a `Delta` if a patch
+        against one of them is smaller than the whole, else `Full`.
+        """
         if self._closed or agent_name not in self._agents:
             self._expect_agent(agent_name)
             self._expect_artifact(artifact)
         if now_tick is not None or self._grants.held:
             self._grants.touch(agent_name, now_tick)
         try:
-            return self._reads.read(agent_name, artifact)
+            found = self._reads.read(agent_name, artifact)
         except (InvalidInput, NotFound, TypeError):
             self._expect_artifact(artifact)  # Here, so that reads that find something are fast.
             raise
+        return found if have is None else answer(found, have, partial(self.older, artifact))
 
     def snapshot(self, agent_name: str, artifacts: Iterable[str]) -> dict[str, Artifact]:
         """The newest versions of several artifacts, all at one moment, by name.
@@ -390,6 +431,16 @@ class CoherenceCore(Closes):
     def versions(self, prefix: str = "") -> dict[str, Version]:
         """The newest versions of all artifacts that are there, by name, at one moment."""
         return self._asked(lambda: self._authority.names(prefix))
+
+    def older(self, artifact: str, number: int) -> Content | None:
+        """What an older version held; None if it is not in the history of the artifact."""
+        try:
+            version = self._asked(lambda: self._authority.version(artifact, number))
+            if version is None or version.deleted:
+                return None
+            return self._reading.content(artifact, version)
+        except (MissingObjects, NotFound, Unavailable):
+            return None
 
     def _asked(self, ask: Callable[[], R]) -> R:
         self._check_open()
