@@ -8,13 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from ropewalk.store import PostgresStore, Store
-from ropewalk.testing._stores._asynchronous import AsynchronousContract
 from ropewalk.testing._stores._care import CareContract
-from ropewalk.testing._stores._commits import CommitContract
-from ropewalk.testing._stores._concurrency import ConcurrencyContract
+from ropewalk.testing._stores._commits import CommitContract, ConcurrencyContract
+from ropewalk.testing._stores._handles import AsynchronousContract, WatchContract
 from ropewalk.testing._stores._leases import LeaseContract
 from ropewalk.testing._stores._objects import ObjectContract
-from ropewalk.testing._stores._watching import WatchContract
 from ropewalk.testing.helpers import SPACE, Opener, point, value
 from tests.postgres import Postgres
 from tests.store.postgres_contract import PostgresDamage

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ropewalk.testing._crashes._disk import RecordingFilesystem, recording
-from ropewalk.testing._crashes._journal import Journal, Mark
-from ropewalk.testing._crashes._states import CrashState, crash_states
+from ropewalk.testing._crashes._journal import Journal, Mark, RecordingFilesystem, recording
+from ropewalk.testing._crashes._replay import CrashState, crash_states
 
 __all__ = ["CrashState", "Journal", "Mark", "RecordingFilesystem", "crash_states", "recording"]

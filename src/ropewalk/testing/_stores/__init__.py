@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from ropewalk.testing._stores._asynchronous import AsynchronousContract
-from ropewalk.testing._stores._care import CareContract
-from ropewalk.testing._stores._commits import CommitContract
-from ropewalk.testing._stores._concurrency import ConcurrencyContract
+from ropewalk.testing._stores._care import CareContract, StatisticsContract
+from ropewalk.testing._stores._commits import CommitContract, ConcurrencyContract
+from ropewalk.testing._stores._handles import AsynchronousContract, LifeContract, WatchContract
 from ropewalk.testing._stores._leases import LeaseContract
-from ropewalk.testing._stores._life import LifeContract
-from ropewalk.testing._stores._names import NameContract
-from ropewalk.testing._stores._objects import ObjectContract
-from ropewalk.testing._stores._statistics import StatisticsContract
-from ropewalk.testing._stores._watching import WatchContract
+from ropewalk.testing._stores._objects import NameContract, ObjectContract
 
 __all__ = ["StoreContract"]
 

@@ -10,36 +10,15 @@ from typing import Any, ClassVar, TypeAlias
 import pytest
 from langgraph.store.base import BaseStore
 
+from ropewalk.testing.threads.faces import Face, Faces, TwoFaces
+
 Opener: TypeAlias = Callable[..., BaseStore]
 """Opens one more store, with `index` and `ttl`, on the running test's data."""
 
 NOTES = ("notes",)
 
 
-class Face:
-    """A store, called by its methods, or by their twins on an event loop.
-
-    Each test is written once, and means the same for both.
-    """
-
-    def __init__(self, store: BaseStore, runner: asyncio.Runner | None) -> None:
-        self.store, self._runner = store, runner
-
-    def __getattr__(self, name: str) -> Any:
-        if self._runner is None or not hasattr(self.store, f"a{name}"):
-            return getattr(self.store, name)
-        twin, run = getattr(self.store, f"a{name}"), self._runner.run
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            return run(twin(*arguments, **options))
-
-        return call
-
-
-Faces: TypeAlias = Callable[..., Face]
-
-
-class Base:
+class Base(TwoFaces):
     """The fixture that a subclass implements, and those derived from it."""
 
     has_ttl: ClassVar[bool] = True
@@ -65,15 +44,6 @@ class Base:
         """Let time pass; a subclass with an adjustable clock may advance it."""
         time.sleep(minutes * 60)
 
-    @pytest.fixture(params=["sync", "async"])
-    def runner(self, request: pytest.FixtureRequest) -> Iterator[asyncio.Runner | None]:
-        """An event loop for the asynchronous methods; None for the others."""
-        if request.param == "sync":
-            yield None
-            return
-        with asyncio.Runner() as runner:
-            yield runner
-
     @pytest.fixture
     def opened(self, open_store: Opener, runner: asyncio.Runner | None) -> Iterator[Faces]:
         """Opens stores, which are closed at the end of the test if they can be."""
@@ -85,7 +55,7 @@ class Base:
 
         yield open_one
         for face in faces:
-            _close(face.store)
+            _close(face.target)
 
     @pytest.fixture
     def store(self, open_store: Opener) -> Iterator[BaseStore]:

@@ -18,7 +18,8 @@ from langgraph.store.base import (
     SearchOp,
 )
 
-from ropewalk.testing.langgraph_stores.base import NOTES, Base, Face, Faces, joined, keys
+from ropewalk.testing.langgraph_stores.base import NOTES, Base, joined, keys
+from ropewalk.testing.threads.faces import Face, Faces
 
 VALUES: dict[str, dict[str, Any]] = {
     "empty": {},
@@ -394,7 +395,7 @@ class TimeContract(Base):
         return opened(ttl=dict(OMIT))
 
     def _pass(self, memory: Face, units: float) -> None:
-        self.wait(memory.store, units * self.minutes)
+        self.wait(memory.target, units * self.minutes)
 
     def test_an_item_ends_when_its_time_is_over(self, timed: Face) -> None:
         timed.put(NOTES, "k", {"a": 1}, ttl=self.minutes)
@@ -541,7 +542,7 @@ class TogetherContract(Base):
 
     def test_an_item_is_never_half_written(self, memory: Face) -> None:
         def work(number: int) -> None:
-            memory.store.put(NOTES, "k", {"first": number, "second": number})
+            memory.target.put(NOTES, "k", {"first": number, "second": number})
 
         with ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(work, range(24)))

@@ -11,12 +11,11 @@ from langgraph.store.base import PutOp, SearchItem
 from ropewalk.testing.langgraph_stores.base import (
     NOTES,
     Base,
-    Face,
-    Faces,
     joined,
     keys,
     put_numbered,
 )
+from ropewalk.testing.threads.faces import Face, Faces
 
 ITEMS: dict[str, dict[str, Any]] = {
     "two": {"n": 2, "tag": ["x"], "kind": "even", "a": {"b": 1, "c": [10, 20]}},

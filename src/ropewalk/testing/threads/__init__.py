@@ -11,7 +11,7 @@ from ropewalk.testing.threads.history import (
 from ropewalk.testing.threads.lists import PageContract, SearchContract
 from ropewalk.testing.threads.messages import MessageContract
 from ropewalk.testing.threads.records import ConfigContract, RecordContract
-from ropewalk.testing.threads.states import CacheContract, CopyContract, StateContract
+from ropewalk.testing.threads.states import CacheContract, StateContract
 
 __all__ = ["ThreadContract"]
 
@@ -25,7 +25,6 @@ class ThreadContract(
     RecordContract,
     ConfigContract,
     TogetherContract,
-    CopyContract,
     HistoryContract,
     ConcurrencyContract,
     LifeContract,

@@ -19,20 +19,18 @@ T2 = {"thread_id": "t2"}
 
 
 class Face:
-    """A checkpointer, called by its methods, or by their twins on an event loop.
+    """An object, called by its methods, or by their twins on an event loop.
 
     Each test is written once, and means the same for both.
     """
 
-    def __init__(
-        self, checkpointer: ThreadCheckpointer[Any], runner: asyncio.Runner | None
-    ) -> None:
-        self.checkpointer, self._runner = checkpointer, runner
+    def __init__(self, target: Any, runner: asyncio.Runner | None) -> None:
+        self.target, self._runner = target, runner
 
     def __getattr__(self, name: str) -> Any:
-        if self._runner is None or not hasattr(self.checkpointer, f"a{name}"):
-            return getattr(self.checkpointer, name)
-        twin, run = getattr(self.checkpointer, f"a{name}"), self._runner.run
+        if self._runner is None or not hasattr(self.target, f"a{name}"):
+            return getattr(self.target, name)
+        twin, run = getattr(self.target, f"a{name}"), self._runner.run
 
         def call(*arguments: Any, **options: Any) -> Any:
             return run(twin(*arguments, **options))
@@ -43,7 +41,20 @@ class Face:
 Faces: TypeAlias = Callable[..., Face]
 
 
-class Base:
+class TwoFaces:
+    """Runs every test twice."""
+
+    @pytest.fixture(params=["sync", "async"])
+    def runner(self, request: pytest.FixtureRequest) -> Iterator[asyncio.Runner | None]:
+        """An event loop for the asynchronous methods; None for the others."""
+        if request.param == "sync":
+            yield None
+            return
+        with asyncio.Runner() as runner:
+            yield runner
+
+
+class Base(TwoFaces):
     """The fixture that a subclass implements, and those derived from it."""
 
     shares_cache: ClassVar[bool] = True
@@ -61,15 +72,6 @@ class Base:
             "a subclass of ThreadContract gives the fixture open_checkpointer"
         )
 
-    @pytest.fixture(params=["sync", "async"])
-    def runner(self, request: pytest.FixtureRequest) -> Iterator[asyncio.Runner | None]:
-        """An event loop for the asynchronous methods; None for the others."""
-        if request.param == "sync":
-            yield None
-            return
-        with asyncio.Runner() as runner:
-            yield runner
-
     @pytest.fixture
     def opened(self, open_checkpointer: Opener, runner: asyncio.Runner | None) -> Iterator[Faces]:
         """Opens checkpointers, whose stores are closed at the end of the test."""
@@ -81,7 +83,7 @@ class Base:
 
         yield open_one
         for face in faces:
-            face.checkpointer.store.close()
+            face.target.store.close()
 
     @pytest.fixture
     def chat(self, opened: Faces) -> Face:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from ropewalk.errors import InvalidInput, MessageNotFound, StoreClosed
-from ropewalk.store import MemoryStore
+from ropewalk.errors import MessageNotFound
 from ropewalk.testing.helpers import PATIENCE, in_threads
 from ropewalk.testing.threads.faces import (
     T1,
@@ -17,14 +16,12 @@ from ropewalk.testing.threads.faces import (
     Faces,
     Opener,
     commits,
-    each,
     everything,
     ids,
     numbered,
     said,
     texts,
 )
-from ropewalk.testing.threads.states import Unknown
 from ropewalk.threads import ThreadCheckpointer
 
 
@@ -193,19 +190,6 @@ class HistoryContract(Base):
         assert len(chat.timeline(bob).history()) == 2
 
 
-BAD: list[dict[str, Any]] = [
-    {"state": Unknown()},
-    {"messages": [{"role": "nobody"}]},
-    {"messages": None},
-    {"messages": [{"role": "user", "content": "x", "metadata": {"x": Unknown()}}]},
-    {"thread": {"thread_id": "other"}},
-    {"thread": {"metadata": {"x": Unknown()}}},
-    {"thread": "Name"},
-    {"metadata": {"x": Unknown()}},
-    {"metadata": "text"},
-]
-
-
 class TogetherContract(Base):
     """put."""
 
@@ -242,22 +226,6 @@ class TogetherContract(Base):
 
         assert chat.get_message(T1).metadata == {"turn": 7}
         assert chat.timeline(T1).head.metadata == {"turn": 7}
-
-    def test_if_one_of_them_is_refused_none_is_stored(self, chat: Face) -> None:
-        chat.put(T1, {"step": 1}, numbered(3), {"thread_name": "Name"})
-        before = everything(chat), commits(chat)
-        good: dict[str, Any] = {
-            "state": {"step": 2},
-            "messages": numbered(3, 3),
-            "thread": {"thread_name": "Other"},
-        }
-
-        for bad in BAD:
-            with each(bad), pytest.raises(InvalidInput):
-                chat.put(T1, **{**good, **bad})
-            assert (everything(chat), commits(chat)) == before
-        chat.put(T1, **good)
-        assert len(chat.list_messages(T1)) == 6
 
     def test_going_back_takes_all_three_back(self, chat: Face) -> None:
         chat.put(T1, {"step": 1}, numbered(3), {"thread_name": "first"})
@@ -422,13 +390,6 @@ class ConcurrencyContract(Base):
 class LifeContract(Base):
     """setup, release."""
 
-    def test_setup_may_be_called_at_any_time_and_needs_not_be(self, chat: Face) -> None:
-        assert chat.setup() is None
-        chat.put_state(T1, 1)
-        assert chat.setup() is None
-
-        assert chat.get_state(T1) == 1
-
     def test_release_leaves_a_store_open_that_was_handed_over(self, chat: Face) -> None:
         chat.put_state(T1, 1)
 
@@ -437,18 +398,6 @@ class LifeContract(Base):
 
         assert chat.store.spaces() == ["threads/t1"]
         assert ThreadCheckpointer[int](chat.store).get_state(T1) == 1
-
-    def test_release_closes_what_it_opened(self, runner: asyncio.Runner | None) -> None:
-        chat = Face(ThreadCheckpointer(), runner)
-        chat.put_state(T1, 1)
-
-        assert chat.release() is True
-        assert chat.release() is True
-
-        with pytest.raises(StoreClosed):
-            chat.get_state(T1)
-        with pytest.raises(StoreClosed):
-            chat.put_state(T1, 1)
 
     def test_what_was_stored_is_there_for_the_next_one(self, chat: Face, opened: Faces) -> None:
         if chat.store.durability == "none":
@@ -460,23 +409,3 @@ class LifeContract(Base):
         assert again.get_state(T1) == {"step": 1}
         assert again.get_message(T1).text == "a"
         assert again.get_thread(T1).thread_name == "Name"
-
-    def test_a_block_releases_at_its_end(self) -> None:
-        with ThreadCheckpointer[int]() as chat:
-            chat.put_state(T1, 1)
-        with pytest.raises(StoreClosed):
-            chat.get_state(T1)
-        store = MemoryStore()
-        with ThreadCheckpointer[int](store) as chat:
-            chat.put_state(T1, 1)
-        assert chat.get_state(T1) == 1
-        store.close()
-
-    def test_an_asynchronous_block_releases_at_its_end(self) -> None:
-        async def use() -> None:
-            async with ThreadCheckpointer[int]() as chat:
-                await chat.aput_state(T1, 1)
-            with pytest.raises(StoreClosed):
-                await chat.aget_state(T1)
-
-        asyncio.run(use())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ropewalk.errors import InvalidInput, MessageNotFound, NotStorable
+from ropewalk.errors import MessageNotFound, NotStorable
 from ropewalk.testing.threads.faces import (
     T1,
     T2,
@@ -15,7 +15,6 @@ from ropewalk.testing.threads.faces import (
     Face,
     Faces,
     commits,
-    each,
     everything,
     ids,
     numbered,
@@ -31,22 +30,6 @@ ODD_IDS: list[Any] = [
 ]  # fmt: skip
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 PICTURE = "data:image/png;base64,aGVsbG8gd29ybGQ="
-NONE: list[Any] = [
-    None,
-    5,
-    "text",
-    {"role": "user", "content": "one"},
-    Message("user", "one"),
-    ["text"],
-    [None],
-    [{"content": "no role"}],
-    [{"role": "nobody", "content": "x"}],
-    [{"role": "user", "content": "x", "id": True}],
-    [{"role": "user", "content": "x", "id": 1.5}],
-    [{"role": "user", "content": "x", "id": "x" * 100_000}],
-    [{"role": "user", "content": "x", "id": 10**5000}],
-    [{"role": "user", "content": 5}],
-]
 
 
 class MessageContract(Base):
@@ -91,23 +74,6 @@ class MessageContract(Base):
         with pytest.raises(IndexError):
             chat.get_message(T1)
 
-    def test_openai_dicts_are_taken_and_given_back_without_loss(self, chat: Face) -> None:
-        raw = {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [
-                {
-                    "id": "c1",
-                    "type": "function",
-                    "function": {"name": "look", "arguments": '{"a": 1}'},
-                }
-            ],
-            "unheard_of": [1, 2],
-        }
-        chat.put_messages(T1, [raw])
-
-        assert chat.get_message(T1).to_openai() == raw
-
     def test_every_field_of_a_message_comes_back(self, chat: Face, opened: Faces) -> None:
         full = Message(
             "assistant",
@@ -129,22 +95,6 @@ class MessageContract(Base):
         chat.put_messages(T1, [full])
 
         assert opened().get_message(T1, "full") == full
-
-    def test_any_list_of_messages_is_taken(self, chat: Face) -> None:
-        one, two = said("a", "b")
-        for number, messages in enumerate([[one, two], (one, two), iter([one, two])]):
-            chat.put_messages({"thread_id": number}, messages)
-
-            assert texts(chat.list_messages({"thread_id": number})) == ["a", "b"]
-
-    def test_what_are_no_messages_is_refused_and_nothing_changes(self, chat: Face) -> None:
-        chat.put_messages(T1, said("a"))
-
-        for messages in NONE:
-            with each(messages), pytest.raises(InvalidInput):
-                chat.put_messages(T1, messages)
-        assert texts(chat.list_messages(T1)) == ["a"]
-        assert commits(chat) == 1
 
     def test_all_are_stored_or_none(self, chat: Face) -> None:
         bad = {"role": "user", "content": "bad", "id": "bad", "metadata": {"x": Unknown()}}
@@ -195,19 +145,6 @@ class MessageContract(Base):
         assert texts(chat.list_messages(T1)) == ["a", "b"]
         assert commits(chat) == 2
 
-    def test_the_same_id_twice_in_one_put_is_one_message_and_the_last_counts(
-        self, chat: Face
-    ) -> None:
-        chat.put_messages(T1, [*said("first", "b"), *said("last")])
-
-        assert texts(chat.list_messages(T1)) == ["last", "b"]
-
-    def test_an_edit_and_its_reverse_in_one_put_change_nothing(self, chat: Face) -> None:
-        chat.put_messages(T1, said("as it was"))
-        chat.put_messages(T1, [*said("edited"), *said("as it was")])
-
-        assert texts(chat.list_messages(T1)) == ["as it was"]
-
     def test_one_id_in_two_threads_is_two_messages(self, chat: Face) -> None:
         chat.put_messages(T1, said("one"))
         chat.put_messages(T2, said("two"))
@@ -234,13 +171,6 @@ class MessageContract(Base):
         chat.timeline(T1).rollback()
         assert texts(chat.list_messages(T1)) == ["a", "b", "c"]
 
-    def test_an_edit_takes_the_place_of_the_whole_message(self, chat: Face) -> None:
-        chat.put_messages(T1, [Message("user", "a", id="m", name="Ann", metadata={"x": 1})])
-        chat.put_messages(T1, [Message("tool", "b", id="m")])
-
-        found = chat.get_message(T1, "m")
-        assert (found.role, found.text, found.name, found.metadata) == ("tool", "b", None, {})
-
     def test_ids_of_every_kind_name_messages_of_their_own(self, chat: Face) -> None:
         made = [{"role": "user", "content": f"{id!r}", "id": id} for id in ODD_IDS]
         for _ in range(2):
@@ -254,40 +184,7 @@ class MessageContract(Base):
             chat.delete_message(T1, id)
         assert ids(chat.list_messages(T1)) == ODD_IDS[1::2]
 
-    def test_what_can_be_no_id_is_refused(self, chat: Face) -> None:
-        chat.put_messages(T1, [*said("a"), {"role": "user", "content": "1", "id": 1}])
-
-        for id in (True, 1.5, b"m0", "", ["m0"], {"id": 1}, "\ud800", "x" * 4097, 10**200):
-            with each(id), pytest.raises(InvalidInput):
-                chat.get_message(T1, id)
-            with each(id), pytest.raises(InvalidInput):
-                chat.delete_message(T1, id)
-        with pytest.raises(InvalidInput):
-            chat.delete_message(T1, None)
-        assert len(chat.list_messages(T1)) == 2
-
     # Metadata of a put.
-
-    def test_the_metadata_of_a_put_are_found_in_each_of_its_messages_beneath_their_own(
-        self, chat: Face
-    ) -> None:
-        own = {"role": "user", "content": "a", "id": "a", "metadata": {"own": 1, "channel": "mine"}}
-        chat.put_messages(T1, [own, *said("b")], {"channel": "web", "turn": [1]})
-        chat.put_messages(T1, said("c", first=1), metadata={"channel": "mail"})
-
-        wanted = [
-            {"own": 1, "channel": "mine", "turn": [1]},
-            {"channel": "web", "turn": [1]},
-            {"channel": "mail"},
-        ]
-        assert [one.metadata for one in chat.list_messages(T1)] == wanted
-        assert [chat.get_message(T1, id).metadata for id in ("a", "m0", "m1")] == wanted
-
-    def test_metadata_that_are_no_dict_are_refused(self, chat: Face) -> None:
-        for metadata in ("text", 5, [("a", 1)]):
-            with pytest.raises(InvalidInput, match="metadata"):
-                chat.put_messages(T1, said("a"), metadata)
-        assert chat.list_messages(T1) == []
 
     # Deleting.
 

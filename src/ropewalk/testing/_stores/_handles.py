@@ -1,4 +1,4 @@
-"""The asynchronous interface: the same results, and no write is left half done."""
+"""Store objects: opening and closing, watching, and the asynchronous twins."""
 
 from __future__ import annotations
 
@@ -7,14 +7,206 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable
+from queue import Queue
 
 import pytest
 
 from ropewalk.errors import MissingObjects, StoreClosed
 from ropewalk.store import Move, Operation, Ref, Store, ref_name
-from ropewalk.store.engine import Append
+from ropewalk.store.engine import FORMAT_VERSION, Append, Capabilities
 from ropewalk.testing._stores._base import Base
-from ropewalk.testing.helpers import MAIN, PATIENCE, SPACE, in_threads, value
+from ropewalk.testing.helpers import (
+    MAIN,
+    OTHER_SPACE,
+    PATIENCE,
+    SPACE,
+    growing,
+    in_threads,
+    read,
+    value,
+)
+
+
+class LifeContract(Base):
+    """A store's metadata, and persistence."""
+
+    def test_a_store_says_what_it_is(self, store: Store) -> None:
+        assert store.backend_id
+        assert store.answers_to(store.backend_id)
+        assert not store.answers_to("somebody else")
+        assert store.durability in ("full", "relaxed", "none")
+        assert isinstance(store.capabilities, Capabilities)
+        assert (store.header.format, store.header.algorithm) == (FORMAT_VERSION, "sha256")
+        assert len(store.header.store_id) == 16
+        assert store.backend_id in repr(store)
+
+    def test_a_closed_store_says_so(self, store: Store) -> None:
+        lease = store.acquire(SPACE, ref_name("lease", "x"), "me", 10.0)
+        (record,) = store.leases(SPACE)
+        calls: list[Callable[[], object]] = [
+            lambda: store.read([]),
+            lambda: store.reader(SPACE),
+            lambda: store.missing([]),
+            lambda: store.find(SPACE, b"key"),
+            lambda: store.commit(SPACE),
+            lambda: store.ref(SPACE, MAIN),
+            lambda: store.refs(SPACE),
+            lambda: store.view(SPACE),
+            store.spaces,
+            lambda: store.operations(SPACE),
+            lambda: store.watch(SPACE),
+            lambda: store.acquire(SPACE, MAIN, "me", 10.0),
+            lambda: store.seize(SPACE, record, "you", 10.0),
+            lambda: store.renew(lease),
+            lambda: store.release(lease),
+            lambda: store.leases(SPACE),
+            store.scan,
+        ]
+
+        store.close()
+        store.close()
+
+        for call in calls:
+            with pytest.raises(StoreClosed):
+                call()
+
+    def test_a_store_closes_at_the_end_of_a_block(self, store: Store) -> None:
+        with store as opened:
+            opened.commit(SPACE)
+
+        with pytest.raises(StoreClosed):
+            store.commit(SPACE)
+
+    def test_closing_one_store_object_leaves_the_others_open(
+        self, store: Store, second: Store
+    ) -> None:
+        if not self.several_handles:
+            pytest.skip("this engine has one store object at a time")
+        store.commit(SPACE)
+
+        store.close()
+
+        assert second.commit(SPACE).sequence == 2
+
+    def test_what_was_written_is_there_after_reopening(
+        self, store: Store, opener: Callable[[], Store]
+    ) -> None:
+        if not store.capabilities.persists:
+            pytest.skip("this engine keeps nothing")
+        versions = growing(10)
+        for version in versions[:9]:
+            store.commit(SPACE, [version])
+        head = versions[-1].id
+        store.commit(SPACE, [versions[-1]], moves=[Move(MAIN, None, head)], write_id="last")
+        epoch = store.view(SPACE).epoch
+        token = store.acquire(SPACE, ref_name("lease", "x"), "me", 10.0).token
+        done, header = store.operations(SPACE), store.header
+        store.close()
+
+        again = opener()
+
+        assert again.header == header
+        assert again.view(SPACE) == (10, epoch, (Ref(MAIN, head, 10),))
+        assert again.operations(SPACE) == done
+        found = read(again, [one.id for one in versions])
+        assert [one.payload for one in found] == [one.payload for one in versions]
+        repeated = again.commit(
+            SPACE, [versions[-1]], moves=[Move(MAIN, None, head)], write_id="last"
+        )
+        assert repeated == done[-1]
+        assert again.acquire(SPACE, ref_name("lease", "x"), "me", 10.0).token > token
+
+
+class WatchContract(Base):
+    """Waiting for operations."""
+
+    def test_what_happened_before_is_seen(self, store: Store) -> None:
+        done = [store.commit(SPACE) for _ in range(3)]
+
+        assert list(store.watch(SPACE, timeout=0)) == done
+        assert list(store.watch(SPACE, after=2, timeout=0)) == done[2:]
+        assert list(store.watch(SPACE, after=3, timeout=0.01)) == []
+
+    def test_a_watcher_is_woken_by_a_commit(self, store: Store, second: Store) -> None:
+        seen: Queue[Operation] = Queue()
+        watching = threading.Event()
+
+        def watch() -> None:
+            for operation in store.watch(SPACE, timeout=PATIENCE):
+                seen.put(operation)
+                watching.set()
+                if operation.sequence == 4:
+                    return
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        second.commit(SPACE)
+        assert watching.wait(PATIENCE)
+        done = [seen.get(timeout=PATIENCE)]
+        for _ in range(3):
+            second.commit(OTHER_SPACE)
+            done.append(second.commit(SPACE))
+            assert seen.get(timeout=PATIENCE) == done[-1]
+        thread.join(PATIENCE)
+
+        assert not thread.is_alive()
+        assert [one.sequence for one in done] == [1, 2, 3, 4]
+
+    def test_watchers_see_everything_once_and_in_order(self, store: Store, second: Store) -> None:
+        writers, each = 3, 15
+        total = writers * each
+        seen: list[list[int]] = [[], []]
+
+        def work(number: int) -> None:
+            if number >= writers:
+                watcher = number - writers
+                for operation in (store, second)[watcher].watch(SPACE, timeout=PATIENCE):
+                    seen[watcher].append(operation.sequence)
+                    if operation.sequence == total:
+                        return
+            else:
+                for _ in range(each):
+                    (store, second)[number % 2].commit(SPACE)
+
+        in_threads(writers + 2, work)
+
+        assert seen == [list(range(1, total + 1))] * 2
+
+    def test_closing_wakes_who_waits(self, store: Store) -> None:
+        raised: list[BaseException] = []
+        begun = threading.Event()
+        store.commit(SPACE)
+
+        def watch() -> None:
+            try:
+                for _ in store.watch(SPACE):
+                    begun.set()
+            except StoreClosed as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        assert begun.wait(PATIENCE)
+        store.close()
+        thread.join(PATIENCE)
+
+        assert not thread.is_alive()
+        assert len(raised) == 1
+
+    def test_a_watch_that_is_dropped_leaves_nothing_behind(self, store: Store) -> None:
+        store.commit(SPACE)
+        watch = store.watch(SPACE)
+        next(watch)
+
+        del watch
+
+        store.commit(SPACE)
+        assert store.view(SPACE).sequence == 2
+
+    def test_a_hostile_watch_is_refused_at_once(self, store: Store) -> None:
+        with pytest.raises(ValueError, match="parts"):
+            store.watch("nonsense")
+
 
 WITHOUT_TWIN = {"holds"}  # It does no I/O, so it does not block.
 
