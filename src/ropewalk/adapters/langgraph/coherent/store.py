@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from functools import partial
+from functools import partial, wraps
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, NamedTuple, ParamSpec, TypeVar
 
 from langgraph.store.base import (
     NOT_PROVIDED,
@@ -23,9 +23,14 @@ from ropewalk.adapters.langgraph.coherent.item_index import ItemIndex
 from ropewalk.adapters.langgraph.coherent.items import Asked, Items, Put, by_agent
 from ropewalk.adapters.langgraph.coherent.naming import Place, Scope, convention, running_agent
 from ropewalk.adapters.langgraph.store.items import StoreItem
-from ropewalk.adapters.langgraph.store.operations import as_value, check_labels, check_root, planned
-from ropewalk.adapters.langgraph.store.snapshot import check_ttl
-from ropewalk.adapters.langgraph.store.store import Sweeper
+from ropewalk.adapters.langgraph.store.operations import (
+    as_value,
+    check_labels,
+    check_root,
+    expected_version,
+    planned,
+)
+from ropewalk.adapters.langgraph.store.store import Sweeps
 from ropewalk.codec import Classes, Codec
 from ropewalk.coherence import CoherenceCore, Grant
 from ropewalk.coherence.outages import DegradedWrites, OnError
@@ -45,7 +50,27 @@ if TYPE_CHECKING:
 
 _MOST_PLACES: Final = 1 << 16
 _THREADS: Final = 8
-_SWEEP_MINUTES: Final = 5.0
+
+
+S = TypeVar("S", bound="CoherentStore")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _twin(
+    method: Callable[Concatenate[S, P], R],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
+    """The asynchronous twin of a method; without a thread if everything is in this process."""
+    name, on_thread = method.__name__, twin(method)
+
+    @wraps(on_thread)
+    async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._is_local:
+            made: R = getattr(self, name)(*args, **kwargs)
+            return made
+        return await on_thread(self, *args, **kwargs)
+
+    return run
 
 
 class ItemChange(NamedTuple):
@@ -61,7 +86,7 @@ class ItemChange(NamedTuple):
     deleted: bool
 
 
-class CoherentStore(BaseStore, Closes):
+class CoherentStore(Sweeps, BaseStore, Closes):
     """A store that agents share, `builder.compile(store=CoherentStore(strategy="lazy"))`.
 
     The first label of a namespace is the agent, and the others are the scope: what the planner
@@ -143,7 +168,6 @@ class CoherentStore(BaseStore, Closes):
         self.supports_ttl = ttl is not None
         self.ttl_config = ttl
         self._default_ttl: float | None = (ttl or {}).get("default_ttl")
-        self._sweeper: Sweeper | None = None
         self._places: dict[tuple[tuple[str, ...], str], Place] = {}
         self._is_closed = False
 
@@ -223,22 +247,7 @@ class CoherentStore(BaseStore, Closes):
         minutes = self._default_ttl if ttl is NOT_PROVIDED else ttl
         self._items.put(Put(asked, as_value(value), _expected(if_version), index, minutes))
 
-    async def aput(
-        self,
-        namespace: tuple[str, ...],
-        key: str,
-        value: Mapping[str, Any],
-        index: Any = None,
-        *,
-        ttl: float | None | NotProvided = NOT_PROVIDED,
-        if_version: int | None | NotProvided = NOT_PROVIDED,
-    ) -> None:
-        """The asynchronous twin of `put`."""
-        write = partial(self.put, namespace, key, value, index, ttl=ttl, if_version=if_version)
-        if self._is_local:
-            write()
-        else:
-            await self._threads.run(write)
+    aput = _twin(put)
 
     def delete(
         self,
@@ -250,19 +259,7 @@ class CoherentStore(BaseStore, Closes):
         """Delete an item if it exists. Its versions continue: see `put`."""
         self._items.put(Put(self._asked(namespace, key), None, _expected(if_version)))
 
-    async def adelete(
-        self,
-        namespace: tuple[str, ...],
-        key: str,
-        *,
-        if_version: int | None | NotProvided = NOT_PROVIDED,
-    ) -> None:
-        """The asynchronous twin of `delete`."""
-        erase = partial(self.delete, namespace, key, if_version=if_version)
-        if self._is_local:
-            erase()
-        else:
-            await self._threads.run(erase)
+    adelete = _twin(delete)
 
     def edit(
         self,
@@ -328,11 +325,7 @@ class CoherentStore(BaseStore, Closes):
             self._items.put_all(agent, own)
         return results
 
-    async def abatch(self, ops: Iterable[Any]) -> list[Any]:
-        """The asynchronous twin of `batch`."""
-        if self._is_local:
-            return self.batch(ops)
-        return await self._threads.run(partial(self.batch, ops))
+    abatch = _twin(batch)
 
     def _get_all(self, gets: Mapping[int, GetOp], results: list[Any]) -> None:
         grouped: dict[tuple[str, bool], dict[int, Asked]] = {}
@@ -445,21 +438,9 @@ class CoherentStore(BaseStore, Closes):
         return self._items.sweep()
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
-        """Sweep periodically on a thread; cancelling the returned object stops it.
-
-        The default interval is that of the store's `ttl`, or 5 minutes.
-        """
+        """See `RopewalkStore.start_ttl_sweeper`. Only with `ttl`."""
         self._expect_ttl()
-        configured = (self.ttl_config or {}).get("sweep_interval_minutes")
-        minutes = check_ttl(sweep_interval_minutes or configured) or _SWEEP_MINUTES
-        if self._sweeper is None or not self._sweeper.is_running:
-            self._sweeper = Sweeper(self.sweep_ttl, 60 * minutes)
-        return self._sweeper.future
-
-    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """Stop sweeping; False if it is still running after the timeout."""
-        sweeper, self._sweeper = self._sweeper, None
-        return sweeper is None or sweeper.stop(timeout)
+        return super().start_ttl_sweeper(sweep_interval_minutes)
 
     def _expect_ttl(self) -> None:
         if self.ttl_config is None:
@@ -498,9 +479,4 @@ def _edited(change: Callable[[Any], Any], value: Any) -> dict[str, Any]:
 
 
 def _expected(if_version: int | None | NotProvided) -> int | None:
-    if isinstance(if_version, NotProvided):
-        return None
-    expected = 0 if if_version is None else if_version
-    if type(expected) is not int or expected < 0:
-        raise InvalidInput(f"if_version is a whole number from 0 on, not {if_version!r:.80}")
-    return expected
+    return None if isinstance(if_version, NotProvided) else expected_version(if_version)

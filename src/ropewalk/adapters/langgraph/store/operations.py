@@ -136,6 +136,13 @@ def as_value(given: Any) -> dict[str, Any] | None:
     return given if type(given) is dict else dict(given)
 
 
+def expected_version(if_version: Any) -> int:
+    """The version that a put must find; 0 for none. Raises `InvalidInput`."""
+    expected = 0 if if_version is None else if_version
+    _expect_whole(expected, "if_version")
+    return int(expected)
+
+
 def _search(op: Any, indexing: Indexing | None) -> Search:
     _expect_window(op)
     query = op.query or None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -25,6 +25,7 @@ from ropewalk.adapters.langgraph.store.operations import (
     Reading,
     add_put,
     check_labels,
+    expected_version,
     planned,
 )
 from ropewalk.adapters.langgraph.store.snapshot import (
@@ -52,6 +53,7 @@ from ropewalk.history import MAIN, Branch, History
 from ropewalk.history.commits import SharedObjects
 from ropewalk.store import Store, space_name
 from ropewalk.store.asynchronous import Closes, Threads, twin
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.opening import store_of
 from ropewalk.tree.map import MapWriter
 
@@ -66,7 +68,8 @@ TENANT: Final = "langgraph-store"
 _OBJECT_BYTES: Final = 32 << 20
 _SWEEP_MINUTES: Final = 5.0
 _MOST_USES: Final = 1000
-_log = logging.getLogger("ropewalk.langgraph")
+_starting: Final = freed_after_fork(threading.Lock())
+"""Held while a sweeper is started or stopped."""
 
 
 class Embedded(NamedTuple):
@@ -192,6 +195,35 @@ class Sweeper:
             self.future.set_result(None)
 
 
+class Sweeps(ABC):
+    """A store that can sweep periodically."""
+
+    ttl_config: TTLConfig | None
+    _sweeper: Sweeper | None = None
+
+    @abstractmethod
+    def sweep_ttl(self) -> int:
+        """Delete expired items; returns how many."""
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
+        """Sweep periodically on a thread; cancelling the returned object stops it.
+
+        The default interval is that of the store's `ttl`, or 5 minutes.
+        """
+        configured = (self.ttl_config or {}).get("sweep_interval_minutes")
+        minutes = check_ttl(sweep_interval_minutes or configured) or _SWEEP_MINUTES
+        with _starting:
+            if self._sweeper is None or not self._sweeper.is_running:
+                self._sweeper = Sweeper(self.sweep_ttl, 60 * minutes)
+            return self._sweeper.future
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """Stop sweeping; False if it is still running after the timeout."""
+        with _starting:
+            sweeper, self._sweeper = self._sweeper, None
+        return sweeper is None or sweeper.stop(timeout)
+
+
 class StoreView(Face):
     """A memory at an earlier moment: `get`, `search` and `list_namespaces`, and their twins.
 
@@ -240,7 +272,7 @@ class StoreView(Face):
         return reading.results(plan, embedded.queries)
 
 
-class RopewalkStore(Face, Closes):
+class RopewalkStore(Sweeps, Face, Closes):
     """A memory for LangGraph, `builder.compile(store=RopewalkStore("agent.ropewalk"))`.
 
     Implements all of LangGraph's `BaseStore`, sync and async, on every engine: `store` is a Store,
@@ -284,7 +316,6 @@ class RopewalkStore(Face, Closes):
         self._partitions = Partitions()
         self._lock = threading.Lock()
         self._opened: tuple[int, Group] | None = None
-        self._sweeper: Sweeper | None = None
 
     def __repr__(self) -> str:
         return f"<RopewalkStore {self._history.agent!r} in {self.store!r}>"
@@ -385,25 +416,6 @@ class RopewalkStore(Face, Closes):
             count += self._group.run(Batch(swept=names, moment=moment)).deleted
         return count
 
-    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
-        """Sweep periodically on a thread; cancelling the returned object stops it.
-
-        The default interval is that of the store's `ttl`, or 5 minutes.
-        """
-        configured = (self.ttl_config or {}).get("sweep_interval_minutes")
-        minutes = sweep_interval_minutes or configured or _SWEEP_MINUTES
-        seconds = 60 * (check_ttl(minutes) or _SWEEP_MINUTES)
-        with self._lock:
-            if self._sweeper is None or not self._sweeper.is_running:
-                self._sweeper = Sweeper(self.sweep_ttl, seconds)
-            return self._sweeper.future
-
-    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """Stop sweeping; False if it is still running after the timeout."""
-        with self._lock:
-            sweeper, self._sweeper = self._sweeper, None
-        return sweeper is None or sweeper.stop(timeout)
-
     # Internals.
 
     @property
@@ -475,14 +487,11 @@ class RopewalkStore(Face, Closes):
             raise InvalidInput("an item without a value has nothing to embed")
         minutes = (self.ttl_config or {}).get("default_ttl") if ttl is NOT_PROVIDED else ttl
         op = PutOp(namespace, str(key), value, index=index, ttl=minutes)
-        if if_version is NOT_PROVIDED:
+        if isinstance(if_version, NotProvided):
             return planned([op], self._indexing)
-        expected = 0 if if_version is None else if_version
-        if type(expected) is not int or expected < 0:
-            raise InvalidInput(f"if_version is a whole number from 0 on, not {if_version!r:.80}")
         plan = planned([], self._indexing)
         plan.size = 1
-        add_put(plan, op, self._indexing, expected)
+        add_put(plan, op, self._indexing, expected_version(if_version))
         return plan
 
     # The asynchronous interface.
