@@ -67,17 +67,6 @@ def test_a_metric_comes_as_an_event_with_the_eleven_fields() -> None:
     assert (seen[0].cache_hit, seen[0].tokens_consumed) == (True, 1)
 
 
-def test_an_enumeration_is_logged_by_its_name() -> None:
-    from enum import Enum
-
-    state = Enum("state", ["INVALID", "SHARED"])
-    seen: list[dict[str, Any]] = []
-    with Logs(state_log=seen.append) as logs:
-        logs.transition("plan", "planner", state.INVALID, state.SHARED, "fetch", 1)
-
-    assert (seen[0]["from_state"], seen[0]["to_state"]) == ("INVALID", "SHARED")
-
-
 def test_a_hash_is_computed_by_the_worker_and_not_by_the_caller() -> None:
     seen: list[dict[str, Any]] = []
     threads: list[int] = []

@@ -33,8 +33,8 @@ from ropewalk.coherence.records import (
     About,
     ContentHash,
     Mark,
-    More,
     Outlet,
+    Record,
     Shape,
     Sink,
     SinkFailed,
@@ -52,11 +52,8 @@ _log = logging.getLogger("ropewalk.coherence")
 _GATHER_SECONDS = 0.002
 _EXIT_SECONDS = 5.0
 
-_Taken: TypeAlias = tuple[int, int, tuple[int, int] | None, Sequence[Any]]
-"""The first and last number, when it was, and what a record is made of.
-
-Of dropped ones there are only the numbers.
-"""
+_Taken: TypeAlias = tuple[int, int, tuple[int, int] | None, Record]
+"""The first and last number, when it was, and the fields of a record; of dropped ones none."""
 _Made: TypeAlias = tuple[int, int, Any]
 
 
@@ -115,8 +112,8 @@ class Stream:
         # What was closed stays so: its file may have become another's.
         self._closed = self._ended = closed
 
-    def append(self, given: Sequence[Any]) -> None:
-        """Take a record; what it is made of, its shape knows."""
+    def append(self, fields: Record) -> None:
+        """Take the fields of a record."""
         with self._lock:
             if self._closed:
                 return
@@ -124,7 +121,7 @@ class Stream:
             number = self._number
             if self._queue.qsize() < self._capacity and self._running():
                 self._put_missed()
-                self._queue.put((number, number, self._order.now(), given))
+                self._queue.put((number, number, self._order.now(), fields))
                 return
             # Drops come in a row: one `dropped` record before the next one that fits covers them.
             self._missed = (number if self._missed is None else self._missed[0], number)
@@ -200,7 +197,7 @@ class Stream:
 
     def _put_missed(self) -> None:
         if self._missed is not None:
-            self._queue.put((*self._missed, None, ()))
+            self._queue.put((*self._missed, None, {}))
             self._missed = None
 
     # The worker.
@@ -230,11 +227,11 @@ class Stream:
         self._ended = True
 
     def _made(self, taken: _Taken) -> _Made:
-        first, last, moment, given = taken
+        first, last, moment, fields = taken
         if moment is not None:
             try:
                 mark = self._order.mark(first, moment)
-                return first, last, self._shape.make(mark, self._about.instance_id, given)
+                return first, last, self._shape.make(mark, self._about.instance_id, fields)
             except Exception as error:  # noqa: BLE001 - a hash may fail to compute
                 self._failed(error)
                 self.dropped += 1
@@ -287,11 +284,11 @@ class InCaller:
         self._numbers = itertools.count(1)
         self.failures = 0
 
-    def append(self, given: Sequence[Any]) -> None:
+    def append(self, fields: Record) -> None:
         """Hand over a record; whatever that raises stays here."""
         try:
             mark = self._order.mark(next(self._numbers), self._order.now())
-            self._call(self._shape.make(mark, self._about.instance_id, given))
+            self._call(self._shape.make(mark, self._about.instance_id, fields))
         except Exception as error:  # noqa: BLE001 - no callback breaks what agents do
             self.failures += 1
             if self.failures == 1:
@@ -422,8 +419,8 @@ class Logs:
         self,
         artifact: str,
         agent: str,
-        from_state: object,
-        to_state: object,
+        from_state: str,
+        to_state: str,
         trigger: str,
         version: int,
         content_hash: ContentHash = None,
@@ -431,7 +428,6 @@ class Logs:
         read_version: int | None = None,
         token: int | None = None,
         home: str | None = None,
-        tick: int | None = None,
     ) -> None:
         """An agent's state at an artifact changed.
 
@@ -440,9 +436,19 @@ class Logs:
         `home` is the client that the agent is in, if that is another one.
         """
         if self._states is not None:
-            content = (version, content_hash, read_version)
             self._states.append(
-                (artifact, agent, from_state, to_state, trigger, *content, token, home, tick)
+                {
+                    "artifact_id": artifact,
+                    "agent_id": f"{agent}@{home or self.instance_id}",
+                    "agent_name": agent,
+                    "from_state": from_state,
+                    "to_state": to_state,
+                    "trigger": trigger,
+                    "version": version,
+                    "content_hash": content_hash,
+                    "read_version": read_version,
+                    "token": token,
+                }
             )
 
     def delivered(  # noqa: PLR0913 - one for each field
@@ -460,7 +466,6 @@ class Logs:
         replaced: bool = False,
         degraded: bool = False,
         token: int | None = None,
-        tick: int | None = None,
     ) -> None:
         """An agent was given a content, or wrote one.
 
@@ -470,12 +475,25 @@ class Logs:
         `read_version` is the version that the content was made from, or merged with.
         """
         if self._deliveries is not None:
-            more = More(began, merged, degraded, token, tick, replaced)
             self._deliveries.append(
-                (agent, artifact, version, content_hash, source, outcome, read_version, more)
+                {
+                    "agent_id": f"{agent}@{self.instance_id}",
+                    "agent_name": agent,
+                    "artifact_id": artifact,
+                    "version": version,
+                    "content_hash": content_hash,
+                    "source": source,
+                    "outcome": outcome,
+                    "began": timestamp() if began is None else began,
+                    "read_version": read_version,
+                    "merged": merged,
+                    "replaced": replaced,
+                    "degraded": degraded,
+                    "token": token,
+                }
             )
 
-    def metric(  # noqa: PLR0913 - one for each field
+    def metric(
         self,
         operation: str,
         namespace: Sequence[str],
@@ -486,13 +504,20 @@ class Logs:
         tokens_consumed: int = 0,
         tokens_saved_estimate: int = 0,
         seconds: float | None = None,
-        tick: int | None = None,
     ) -> None:
         """An operation was done."""
-        tokens = (tokens_consumed, tokens_saved_estimate)
-        given = (operation, namespace, key, agent, cache_hit, *tokens, seconds, tick)
+        fields = {
+            "operation": operation,
+            "namespace": tuple(namespace),
+            "key": key,
+            "agent_name": agent,
+            "tokens_consumed": tokens_consumed,
+            "cache_hit": cache_hit,
+            "tokens_saved_estimate": tokens_saved_estimate,
+            "seconds": seconds,
+        }
         for one in self._metrics:
-            one.append(given)
+            one.append(fields)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything so far was written or called back; whether it was."""

@@ -116,12 +116,24 @@ class Shape:
     """How the records of one stream are made."""
 
     stream: str
-    make: Callable[[Mark, str, Sequence[Any]], Any]
 
-    @property
-    def schema(self) -> str:
-        """The version of the records' fields."""
-        return SCHEMAS[self.stream]
+    def make(self, mark: Mark, instance: str, fields: Record) -> Any:
+        """A record of what happened; a hash that is not computed yet is computed here."""
+        made = {
+            "tick": mark.tick,
+            **fields,
+            "sequence_number": mark.number,
+            "instance_id": instance,
+            "schema_version": SCHEMAS[self.stream],
+            "order": mark.order,
+            "time": mark.time,
+        }
+        if self.stream == METRIC:
+            return StoreMetricEvent(**made)
+        content = made["content_hash"]
+        if callable(content):
+            made["content_hash"] = content()
+        return {name: made[name] for name in FIELDS[self.stream]} | made
 
     def begin(self, about: About, time: int) -> Record:
         """The first record."""
@@ -145,107 +157,19 @@ class Shape:
             "stream": self.stream,
             "sequence_number": number,
             "instance_id": instance,
-            "schema_version": self.schema,
+            "schema_version": SCHEMAS[self.stream],
             "time": time,
         }
 
 
-def _state(mark: Mark, instance: str, given: Sequence[Any]) -> Record:
-    artifact, agent, before, after, trigger, version, *more = given
-    content, read_version, token, home, tick = more
-    return {
-        "tick": mark.tick if tick is None else tick,
-        "artifact_id": artifact,
-        "agent_id": f"{agent}@{home or instance}",
-        "agent_name": agent,
-        "from_state": _state_name(before),
-        "to_state": _state_name(after),
-        "trigger": trigger,
-        "version": version,
-        "content_hash": _hash(content),
-        "sequence_number": mark.number,
-        "instance_id": instance,
-        "schema_version": STATE_LOG_SCHEMA,
-        "order": mark.order,
-        "time": mark.time,
-        "read_version": read_version,
-        "token": token,
-    }
-
-
-def _audit(mark: Mark, instance: str, given: Sequence[Any]) -> Record:
-    agent, artifact, version, content, source, outcome, read_version, more = given
-    return {
-        "tick": mark.tick if more.tick is None else more.tick,
-        "agent_id": f"{agent}@{instance}",
-        "agent_name": agent,
-        "artifact_id": artifact,
-        "version": version,
-        "content_hash": _hash(content),
-        "source": source,
-        "outcome": outcome,
-        "sequence_number": mark.number,
-        "instance_id": instance,
-        "schema_version": CONTENT_AUDIT_SCHEMA,
-        "order": mark.order,
-        "time": mark.time,
-        "began": mark.time if more.began is None else more.began,
-        "read_version": read_version,
-        "merged": more.merged,
-        "replaced": more.replaced,
-        "degraded": more.degraded,
-        "token": more.token,
-    }
-
-
-def _metric(mark: Mark, instance: str, given: Sequence[Any]) -> StoreMetricEvent:
-    operation, namespace, key, agent, cache_hit, consumed, saved, seconds, tick = given
-    return StoreMetricEvent(
-        operation=operation,
-        namespace=tuple(namespace),
-        key=key,
-        agent_name=agent,
-        tokens_consumed=consumed,
-        cache_hit=cache_hit,
-        tick=mark.tick if tick is None else tick,
-        tokens_saved_estimate=saved,
-        sequence_number=mark.number,
-        instance_id=instance,
-        schema_version=METRIC_SCHEMA,
-        order=mark.order,
-        time=mark.time,
-        seconds=seconds,
-    )
-
-
-class More(NamedTuple):
-    """What a delivery may say beside the fields that it always has."""
-
-    began: int | None = None
-    merged: bool = False
-    degraded: bool = False
-    token: int | None = None
-    tick: int | None = None
-    replaced: bool = False
-
-
-STATE_SHAPE: Final = Shape(STATE_LOG, _state)
-AUDIT_SHAPE: Final = Shape(CONTENT_AUDIT_LOG, _audit)
-METRIC_SHAPE: Final = Shape(METRIC, _metric)
+STATE_SHAPE: Final = Shape(STATE_LOG)
+AUDIT_SHAPE: Final = Shape(CONTENT_AUDIT_LOG)
+METRIC_SHAPE: Final = Shape(METRIC)
 
 
 def control_of(record: Any) -> str | None:
     """What a record says about the log itself; None if it says what happened."""
     return record.get(CONTROL) if isinstance(record, dict) else None
-
-
-def _state_name(state: Any) -> str:
-    # A state is an enumeration in the protocol, and its name in a log.
-    return str(getattr(state, "name", state))
-
-
-def _hash(content: ContentHash) -> str | None:
-    return content() if callable(content) else content
 
 
 class Line(NamedTuple):
