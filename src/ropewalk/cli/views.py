@@ -63,8 +63,17 @@ class View:
         return value
 
     def diff(self, found: Diff) -> Diff:
-        """The displayed differences."""
-        return found
+        """The displayed differences, without internal ones."""
+        return Diff(tuple(self._shown(one) for one in found.changes if not self.hides(one.path)))
+
+    def _shown(self, change: Change) -> Change:
+        path, added, removed = change.path, change.kind == "added", change.kind == "removed"
+        return Change(
+            path,
+            change.kind,
+            lambda: None if added else self.part(path, change.old),
+            lambda: None if removed else self.part(path, change.new),
+        )
 
     def hides(self, path: Path) -> bool:
         """Whether a path is internal."""
@@ -129,23 +138,10 @@ class ThreadView(View):
             return _time(value)
         return value
 
-    def diff(self, found: Diff) -> Diff:
-        """The differences, without bookkeeping."""
-        return Diff(tuple(self._shown(one) for one in found.changes if not self.hides(one.path)))
-
     def hides(self, path: Path) -> bool:
         """Whether it is bookkeeping: marks, ids, and the original form of a message's dict."""
         return bool(path) and (
             path[0] in _HIDDEN or (isinstance(path[0], int) and path[1:2] == ("source",))
-        )
-
-    def _shown(self, change: Change) -> Change:
-        path, added, removed = change.path, change.kind == "added", change.kind == "removed"
-        return Change(
-            path,
-            change.kind,
-            lambda: None if added else self.part(path, change.old),
-            lambda: None if removed else self.part(path, change.new),
         )
 
     def lines(self, change: Change) -> Iterable[str]:
@@ -238,10 +234,6 @@ class GraphView(View):
         """The value at a path, as displayed."""
         return value if value is ABSENT else readable(value)
 
-    def diff(self, found: Diff) -> Diff:
-        """The differences, without internal channels."""
-        return Diff(tuple(_shown(one) for one in found.changes if not self.hides(one.path)))
-
     def hides(self, path: Path) -> bool:
         """Whether a path is LangGraph's own."""
         return bool(path) and is_internal(path[0])
@@ -260,16 +252,6 @@ class GraphView(View):
 def is_internal(name: Any) -> bool:
     """Whether a channel is LangGraph's own."""
     return isinstance(name, str) and name.startswith(_INTERNAL)
-
-
-def _shown(change: Change) -> Change:
-    added, removed = change.kind == "added", change.kind == "removed"
-    return Change(
-        change.path,
-        change.kind,
-        lambda: None if added else readable(change.old),
-        lambda: None if removed else readable(change.new),
-    )
 
 
 def readable(value: Any) -> Any:
