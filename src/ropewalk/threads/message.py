@@ -28,7 +28,6 @@ from ropewalk.threads.parts import (
     Part,
     ToolCall,
     as_content,
-    call_from_stored,
     content_from_stored,
     content_to_stored,
     read_call,
@@ -193,7 +192,9 @@ class Message:
         _set(made, "content", content if type(content) is str else content_from_stored(content))
         _set(made, "id", stored["id"])
         _set(made, "name", get("name"))
-        _set(made, "tool_calls", tuple([call_from_stored(one) for one in calls]) if calls else ())
+        _set(
+            made, "tool_calls", tuple([ToolCall.from_stored(one) for one in calls]) if calls else ()
+        )
         _set(made, "tool_call_id", get("tool_call_id"))
         _set(made, "usage", None if usage is None else Usage.from_stored(usage))
         _set(made, "created_at", from_microseconds(stored["created_at"]))

@@ -10,7 +10,7 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 from ropewalk.errors import InvalidInput
 from ropewalk.threads.fields import bare, optional_text, own, own_mapping, plain, refusal, text
@@ -29,6 +29,10 @@ class Part:
 
     kind: ClassVar[str]
     """The tag of this class in stored data."""
+    stored: ClassVar[tuple[str, ...]]
+    """The fields that are stored as they are."""
+    usual_type: ClassVar[str | None] = None
+    """The `type` that is not stored; None if the class has none."""
 
     def to_openai(self) -> dict[str, Any]:
         """Return the part as an OpenAI-style dict."""
@@ -36,7 +40,28 @@ class Part:
 
     def to_stored(self) -> dict[str, Any]:
         """The part as plain values for storage, without absent fields."""
-        raise NotImplementedError
+        made: dict[str, Any] = {"part": self.kind}
+        for name in self.stored:
+            value = getattr(self, name)
+            if value is not None:
+                made[name] = value
+        part: Any = self
+        if self.usual_type is not None and part.type != self.usual_type:
+            made["type"] = part.type
+        if part.extra:
+            made["extra"] = part.extra
+        return made
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, Any]) -> Self:
+        """Rebuild a part from `to_stored`, without validating it again."""
+        made, get = object.__new__(cls), stored.get
+        for name in cls.stored:
+            _set(made, name, get(name))
+        if cls.usual_type is not None:
+            _set(made, "type", get("type", cls.usual_type))
+        _set(made, "extra", get("extra") or {})
+        return made
 
 
 TEXT_KEYS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
@@ -51,6 +76,8 @@ class TextPart(Part):
     extra: Mapping[str, Any] = _extra()
 
     kind: ClassVar[str] = "text"
+    stored: ClassVar[tuple[str, ...]] = ("text",)
+    usual_type: ClassVar[str | None] = "text"
 
     def __post_init__(self) -> None:
         _set(self, "text", text(self.text, "text"))
@@ -63,15 +90,6 @@ class TextPart(Part):
         inner = self.extra.get(key)
         said = self.text if inner is None else {**inner, "value": self.text}
         return {"type": self.type, **own(self.extra), key: own(said)}
-
-    def to_stored(self) -> dict[str, Any]:
-        """The part as plain values for storage, without absent fields."""
-        made: dict[str, Any] = {"part": "text", "text": self.text}
-        if self.type != "text":
-            made["type"] = self.type
-        if self.extra:
-            made["extra"] = self.extra
-        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +106,8 @@ class ImagePart(Part):
     extra: Mapping[str, Any] = _extra()
 
     kind: ClassVar[str] = "image"
+    stored: ClassVar[tuple[str, ...]] = ("url", "detail", "file_id")
+    usual_type: ClassVar[str | None] = "image_url"
 
     def __post_init__(self) -> None:
         _optional_texts(self, "url", "detail", "file_id")
@@ -115,10 +135,6 @@ class ImagePart(Part):
             place["detail"] = self.detail
         return made
 
-    def to_stored(self) -> dict[str, Any]:
-        """The part as plain values for storage, without absent fields."""
-        return _stored(self, "image_url", ("url", "detail", "file_id"))
-
 
 @dataclass(frozen=True, slots=True)
 class AudioPart(Part):
@@ -130,6 +146,8 @@ class AudioPart(Part):
     extra: Mapping[str, Any] = _extra()
 
     kind: ClassVar[str] = "audio"
+    stored: ClassVar[tuple[str, ...]] = ("data", "format")
+    usual_type: ClassVar[str | None] = "input_audio"
 
     def __post_init__(self) -> None:
         text(self.data, "data")
@@ -148,10 +166,6 @@ class AudioPart(Part):
         inner = {**(made.get("input_audio") or {}), "data": self.data, "format": self.format}
         made["input_audio"] = inner
         return made
-
-    def to_stored(self) -> dict[str, Any]:
-        """The part as plain values for storage, without absent fields."""
-        return _stored(self, "input_audio", ("data", "format"))
 
 
 CALL_KEYS = {"function": "arguments", "custom": "input", "tool_use": "input"}
@@ -172,6 +186,8 @@ class ToolCall(Part):
     extra: Mapping[str, Any] = _extra()
 
     kind: ClassVar[str] = "call"
+    stored: ClassVar[tuple[str, ...]] = ("id", "name", "arguments")
+    usual_type: ClassVar[str | None] = "function"
 
     def __post_init__(self) -> None:
         text(self.id, "tool call id")
@@ -217,10 +233,6 @@ class ToolCall(Part):
         made[self.type] = inner
         return made
 
-    def to_stored(self) -> dict[str, Any]:
-        """The call as plain values for storage, without absent fields."""
-        return _stored(self, "function", ("id", "name", "arguments"))
-
 
 @dataclass(frozen=True, slots=True)
 class ToolResult(Part):
@@ -232,6 +244,7 @@ class ToolResult(Part):
     extra: Mapping[str, Any] = _extra()
 
     kind: ClassVar[str] = "result"
+    stored: ClassVar[tuple[str, ...]] = ("tool_call_id", "is_error")
 
     def __post_init__(self) -> None:
         text(self.tool_call_id, "tool_call_id")
@@ -251,9 +264,16 @@ class ToolResult(Part):
 
     def to_stored(self) -> dict[str, Any]:
         """The part as plain values for storage, without absent fields."""
-        made = _stored(self, None, ("tool_call_id", "is_error"))
+        made = Part.to_stored(self)
         if self.content is not None:
             made["content"] = content_to_stored(self.content)
+        return made
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, Any]) -> ToolResult:
+        """Rebuild the part from `to_stored`, without validating it again."""
+        made = super(ToolResult, cls).from_stored(stored)
+        _set(made, "content", content_from_stored(stored.get("content")))
         return made
 
 
@@ -276,6 +296,11 @@ class OtherPart(Part):
     def to_stored(self) -> dict[str, Any]:
         """The part as plain values for storage."""
         return {"part": "other", "data": self.data}
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, Any]) -> OtherPart:
+        """Rebuild the part from `to_stored`, without validating it again."""
+        return bare(cls, data=stored["data"])
 
 
 def content_to_openai(content: str | Sequence[Part] | None) -> Any:
@@ -311,19 +336,6 @@ def _said(part: Part) -> str:
         found = part.data.get("text")
         return found if isinstance(found, str) else ""
     return ""
-
-
-def _stored(part: Any, usual_type: str | None, names: Sequence[str]) -> dict[str, Any]:
-    made: dict[str, Any] = {"part": part.kind}
-    for name in names:
-        value = getattr(part, name)
-        if value is not None:
-            made[name] = value
-    if usual_type is not None and part.type != usual_type:
-        made["type"] = part.type
-    if part.extra:
-        made["extra"] = part.extra
-    return made
 
 
 def _parts_or_text(content: Any) -> str | tuple[Part, ...] | None:
@@ -485,70 +497,11 @@ def content_from_stored(stored: Any) -> str | tuple[Part, ...] | None:
 
 def part_from_stored(stored: Mapping[str, Any]) -> Part:
     """Rebuild a part from `to_stored`, without validating it again."""
-    kind = stored.get("part")
-    if kind == "text":
-        return bare(
-            TextPart,
-            text=stored["text"],
-            type=stored.get("type", "text"),
-            extra=stored.get("extra") or {},
-        )
-    make = _FROM_STORED.get(kind or "")
+    cls = _BY_KIND.get(stored.get("part") or "")
     # A newer version may have stored parts unknown to this one.
-    return OtherPart(stored) if make is None else make(stored)
+    return OtherPart(stored) if cls is None else cls.from_stored(stored)
 
 
-def _image_from_stored(stored: Mapping[str, Any]) -> Part:
-    return bare(
-        ImagePart,
-        url=stored.get("url"),
-        detail=stored.get("detail"),
-        file_id=stored.get("file_id"),
-        type=stored.get("type", "image_url"),
-        extra=stored.get("extra") or {},
-    )
-
-
-def _audio_from_stored(stored: Mapping[str, Any]) -> Part:
-    return bare(
-        AudioPart,
-        data=stored["data"],
-        format=stored["format"],
-        type=stored.get("type", "input_audio"),
-        extra=stored.get("extra") or {},
-    )
-
-
-def call_from_stored(stored: Mapping[str, Any]) -> ToolCall:
-    """Rebuild a call from `ToolCall.to_stored`."""
-    return bare(
-        ToolCall,
-        id=stored["id"],
-        name=stored["name"],
-        arguments=stored["arguments"],
-        type=stored.get("type", "function"),
-        extra=stored.get("extra") or {},
-    )
-
-
-def _result_from_stored(stored: Mapping[str, Any]) -> Part:
-    return bare(
-        ToolResult,
-        tool_call_id=stored["tool_call_id"],
-        content=content_from_stored(stored.get("content")),
-        is_error=stored.get("is_error"),
-        extra=stored.get("extra") or {},
-    )
-
-
-def _other_from_stored(stored: Mapping[str, Any]) -> Part:
-    return bare(OtherPart, data=stored["data"])
-
-
-_FROM_STORED: Final[dict[str, Callable[[Mapping[str, Any]], Part]]] = {
-    "image": _image_from_stored,
-    "audio": _audio_from_stored,
-    "call": call_from_stored,
-    "result": _result_from_stored,
-    "other": _other_from_stored,
+_BY_KIND: Final[dict[str, type[Part]]] = {
+    cls.kind: cls for cls in (TextPart, ImagePart, AudioPart, ToolCall, ToolResult, OtherPart)
 }
