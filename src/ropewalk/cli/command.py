@@ -401,14 +401,10 @@ def _failed(run: Run, error: Exception) -> int:
     if run.json:
         print(json_line(errors.record(known, run.view)), file=sys.stderr)
     else:
-        warn(f"Error: {_sentence(str(known))}")
+        warn(f"Error: {' '.join(str(known).split())}")
         for detail in errors.details(known, run.view):
             warn(f"  {detail}")
         told = errors.hint(known)
         if told:
             warn(f"Hint: {told}")
     return errors.exit_code(known)
-
-
-def _sentence(text: str) -> str:
-    return " ".join(text.split())

@@ -126,7 +126,8 @@ class _Story:
         )
         self._count(state)
         self._count(found)
-        self._fact("failed attempts, kept with their tracebacks", self._failures())
+        failures = self._agent.metrics["failed_attempts"]
+        self._fact("failed attempts, kept with their tracebacks", failures)
         self._fact("messages that are still there", len(found["messages"]))
         self._fact("the branch is at", f"{step.short} {step.description!r}")
         result: dict[str, Any] = found
@@ -179,9 +180,6 @@ class _Story:
         self._steps += 1
         self._whole += len(whole)
         self._squeezed += len(zstandard.compress(whole, 3))
-
-    def _failures(self) -> int:
-        return self._agent.metrics["failed_attempts"]
 
     def _prose(self, words: int) -> str:
         return " ".join(self._random.choices(_WORDS, k=words))

@@ -74,7 +74,8 @@ def import_langgraph(
     done.stored_bytes = None if before is None or after is None else after - before
     _show_left(run, done)
     _show_unknown(run, done)
-    run.out.done(_imported_record(done, shown_url(url)), _imported_text(done))
+    record = {"store": shown_url(url), **_told(done), "source": done.source._asdict()}
+    run.out.done(record, _imported_text(done))
     return 0 if done.is_whole else LEFT_OUT
 
 
@@ -178,10 +179,6 @@ def _show_unknown(run: Run, done: Imported) -> None:
         )
     for name, count in done.refused.items():
         run.out.line((f"{count:,} objects of {name}", "yellow"), " did not fit their class")
-
-
-def _imported_record(done: Imported, url: str) -> dict[str, Any]:
-    return {"store": url, **_told(done), "source": done.source._asdict()}
 
 
 def _told(done: Imported | Exported) -> dict[str, Any]:

@@ -222,7 +222,9 @@ class Stream:
             for one in batch:
                 if isinstance(one, threading.Event):
                     one.set()
-        self._write([self._end()])
+        number = self._number + 1
+        ended = self._shape.end(number, self._about.instance_id, timestamp(), self.dropped)
+        self._write([(number, number, ended)])
         self._outlet.close()
         self._ended = True
 
@@ -236,11 +238,6 @@ class Stream:
                 self._failed(error)
                 self.dropped += 1
         return first, last, self._shape.dropped(first, last, self._about.instance_id, timestamp())
-
-    def _end(self) -> _Made:
-        number = self._number + 1
-        ended = self._shape.end(number, self._about.instance_id, timestamp(), self.dropped)
-        return number, number, ended
 
     def _write(self, made: list[_Made]) -> None:
         if self._lost is not None:
@@ -629,7 +626,7 @@ class Recorder:
 
     def __init__(self, logs: Logs, places: Places | None = None) -> None:
         self.logs = logs
-        self._places = places or _place
+        self._places: Places = places or (lambda agent, artifact: ((agent,), artifact))
         self.is_recording = logs.enabled
 
     def record_to(self, folder: str | PathLike[str]) -> None:
@@ -722,7 +719,3 @@ class Recorder:
 def _hash_of(content: Content | None) -> Callable[[], str] | None:
     # For the thread that writes the log to compute. The queue holds no value of a caller.
     return None if content is None else lambda: content.root().hex()
-
-
-def _place(agent: str, artifact: str) -> tuple[Sequence[str], str]:
-    return (agent,), artifact

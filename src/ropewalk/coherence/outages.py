@@ -88,7 +88,12 @@ class KeptWrite:
         """What was last sent to the engine, perhaps merged with what others wrote."""
         self.sent, self.time = sent, time
         self.error: Exception | None = None
-        self.versions = {name: self._version(one) for name, one in requests.items()}
+        self.versions = {
+            name: PendingVersion.of(
+                0 if one.base is None else one.base.number, agent, time, one.content, one.note
+            )
+            for name, one in requests.items()
+        }
 
     @property
     def artifacts(self) -> tuple[str, ...]:
@@ -109,10 +114,6 @@ class KeptWrite:
     def __repr__(self) -> str:
         met = "" if self.error is None else f": {type(self.error).__name__}"
         return f"<KeptWrite {self.number} of {list(self.requests)!r:.80} by {self.agent!r}{met}>"
-
-    def _version(self, request: WriteRequest) -> PendingVersion:
-        number = 0 if request.base is None else request.base.number
-        return PendingVersion.of(number, self.agent, self.time, request.content, request.note)
 
 
 class Reconciled(NamedTuple):

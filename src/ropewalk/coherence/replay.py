@@ -307,8 +307,11 @@ def lost_updates(facts: Facts, trust: Trust) -> Iterator[Violation]:
             continue
         if one.deleted and one.read_version is None:
             continue  # Nothing is made from anything.
+        written = facts.writes[one.key]
         lost = [
-            number for number in range(base + 1, one.version) if not _is_own(facts, one, number)
+            number
+            for number in range(base + 1, one.version)
+            if all(other.reader != one.reader for other in written.get(number, ()))
         ]
         if lost:
             what = f"version {lost[0]}" if len(lost) == 1 else f"versions {lost[0]} to {lost[-1]}"
@@ -325,11 +328,13 @@ def several_writers(facts: Facts, trust: Trust) -> Iterator[Violation]:
     holders: dict[ArtifactKey, list[Turn]] = defaultdict(list)
     for turn in facts.turns:
         held = holders[turn.key]
-        others = [one for one in held if not _is_same(turn, one)]
+        others = [one for one in held if (one.agent, one.instance) != (turn.agent, turn.instance)]
         if turn.holds:
             for other in others:
                 yield from _overlap(turn, other, trust)
-        held[:] = [one for one in others if not _reclaims(turn, one)]
+        # Who takes a grant away writes that down for the one who had it, in a log of its own.
+        reclaimed = turn.agent if turn.trigger.startswith("reclaim") else None
+        held[:] = [one for one in others if one.agent != reclaimed]
         if turn.holds:
             held.append(turn)
 
@@ -419,11 +424,6 @@ def findings_of(facts: Facts, trust: Trust, invariants: Iterable[str]) -> list[F
     ]
 
 
-def _is_own(facts: Facts, one: Delivery, version: int) -> bool:
-    found = facts.writes[one.key].get(version, [])
-    return any(other.reader == one.reader for other in found)
-
-
 def _writes_between(line: list[Delivery]) -> Iterator[Violation]:
     """Writes of others between two writes under one grant."""
     last = {one.token: at for at, one in enumerate(line)}
@@ -450,15 +450,6 @@ def _writes_after(line: list[Delivery]) -> Iterator[Violation]:
             yield Violation(one, how)
         else:
             newest = one
-
-
-def _is_same(turn: Turn, other: Turn) -> bool:
-    return (turn.agent, turn.instance) == (other.agent, other.instance)
-
-
-def _reclaims(turn: Turn, held: Turn) -> bool:
-    # Who takes a grant away writes that down for the one who had it, in a log of its own.
-    return turn.trigger.startswith("reclaim") and turn.agent == held.agent
 
 
 def _overlap(turn: Turn, other: Turn, trust: Trust) -> Iterator[Violation]:

@@ -12,7 +12,12 @@ from ropewalk.adapters.langgraph.coherent.item_index import ItemIndex, Prepared
 from ropewalk.adapters.langgraph.coherent.lineage import Forgotten, Lineage
 from ropewalk.adapters.langgraph.coherent.naming import Convention, Scope
 from ropewalk.adapters.langgraph.store.items import StoreItem, StoreSearchItem, to_datetime
-from ropewalk.adapters.langgraph.store.operations import Search, matches, page_of_namespaces
+from ropewalk.adapters.langgraph.store.operations import (
+    Search,
+    known_prefix,
+    matches,
+    page_of_namespaces,
+)
 from ropewalk.coherence import Artifact, CoherenceCore
 from ropewalk.coherence.protocol import Base, Version
 from ropewalk.coherence.write_path import EDIT_SECONDS, Proposal
@@ -214,7 +219,7 @@ class Items:
     def namespaces(self, op: Any) -> list[Scope]:
         """The namespaces."""
         conditions = op.match_conditions or ()
-        asked = self._convention.asked(conditions)
+        asked = known_prefix(conditions)
         _, prefix = self._convention.range(asked)
         listed = {
             self._convention.shown(asked, name, version.agent)[0]

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.store.base import InvalidNamespaceError
 
-from ropewalk.adapters.langgraph.store.operations import known_prefix
 from ropewalk.errors import InvalidInput
 
 Scope: TypeAlias = tuple[str, ...]
@@ -70,10 +69,6 @@ class Convention(ABC):
     @abstractmethod
     def scope(self, namespace: Scope) -> Scope:
         """The scope of a namespace."""
-
-    def asked(self, conditions: Iterable[Any]) -> Scope:
-        """The common prefix of all namespaces that match the conditions, as far as known."""
-        return known_prefix(conditions)
 
 
 class _ByNamespace(Convention):

@@ -144,9 +144,12 @@ def _equals(operand: Any) -> Test:
     return lambda value: are_equal(None if value is MISSING else value, operand)
 
 
-def _differs(operand: Any) -> Test:
-    equal = _equals(operand)
-    return lambda value: not equal(value)
+def _not(make: Callable[[Any], Test]) -> Callable[[Any], Test]:
+    def negated(operand: Any) -> Test:
+        test = make(operand)
+        return lambda value: not test(value)
+
+    return negated
 
 
 def _among(operand: Any) -> Test:
@@ -154,11 +157,6 @@ def _among(operand: Any) -> Test:
         raise InvalidInput(f"$in and $nin take a list, not {operand!r:.80}")
     tests = [_equals(one) for one in operand]
     return lambda value: any(test(value) for test in tests)
-
-
-def _not_among(operand: Any) -> Test:
-    among = _among(operand)
-    return lambda value: not among(value)
 
 
 def _exists(operand: Any) -> Test:
@@ -192,13 +190,13 @@ def _is_number(value: Any) -> bool:
 
 _OPERATORS: Final[dict[str, Callable[[Any], Test]]] = {
     "$eq": _equals,
-    "$ne": _differs,
+    "$ne": _not(_equals),
     "$gt": _compares(lambda one, other: one > other),
     "$gte": _compares(lambda one, other: one >= other),
     "$lt": _compares(lambda one, other: one < other),
     "$lte": _compares(lambda one, other: one <= other),
     "$in": _among,
-    "$nin": _not_among,
+    "$nin": _not(_among),
     "$exists": _exists,
 }
 
