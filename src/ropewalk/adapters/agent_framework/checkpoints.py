@@ -272,6 +272,7 @@ class _Workflow:
             [*draft.written.needs, *commit.parents],
             step=commit,
         )
+        self.history.commits.remember([commit])  # The next checkpoint looks at it.
 
     def _moves(self, head: Commit | None, parent: Commit | None, made: Commit) -> list[Move]:
         if head is None:

@@ -43,13 +43,17 @@ class TeamTimeline(Timeline):
         or saved: somebody else saved a step or rolled the team back, so load it again. The states
         of a team that two processes ran are not merged.
         """
-        if self._loaded is None and await self.ahead() is not None:
-            raise Conflict(
-                f"timeline {self.name!r} has steps already, and the team has not loaded them: call "
-                "load_state() first, or choose another name"
-            )
         state = await team.save_state()
-        made = await self.acheckpoint(state, metadata, description, expect=self._loaded)
+
+        def save() -> Checkpoint:
+            if self._loaded is None and self.head is not None:
+                raise Conflict(
+                    f"timeline {self.name!r} has steps already, and the team has not loaded them: "
+                    "call load_state() first, or choose another name"
+                )
+            return self.checkpoint(state, metadata, description, expect=self._loaded)
+
+        made = await self._threads.run(save)
         self._loaded = made.id
         return made
 
