@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from ropewalk.errors import InvalidInput
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.threads import openai
 from ropewalk.threads.fields import (
     as_time,
@@ -383,10 +384,8 @@ class Ticks:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
         self._last = 0
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._begin_anew)
 
     def next(self) -> int:
         """Return a number greater than the previous one."""
@@ -395,10 +394,6 @@ class Ticks:
             # A full count carries into the milliseconds, which keeps the order.
             self._last = max(at_least, self._last + 1)
             return self._last
-
-    def _begin_anew(self) -> None:
-        # After a fork, a thread that exists only in the parent may hold the lock.
-        self._lock = threading.Lock()
 
 
 _ticks = Ticks(time.time_ns)

@@ -172,14 +172,12 @@ class RecordingFilesystem(Filesystem):
         self.journal = journal
 
     def create(self, path: Path, data: bytes, *, sync: bool) -> None:
-        """Create a file, and record it."""
         with self.journal.lock:
             super().create(path, data, sync=sync)
             self.journal.made(path)
             self._wrote(path, 0, data, sync)
 
     def append(self, path: Path, data: bytes, *, sync: bool) -> None:
-        """Append to a file, and record it."""
         with self.journal.lock:
             there = path.exists()
             end = path.stat().st_size if there else 0
@@ -189,26 +187,22 @@ class RecordingFilesystem(Filesystem):
             self._wrote(path, end, data, sync)
 
     def truncate(self, path: Path, size: int) -> None:
-        """Truncate a file, and record it."""
         with self.journal.lock:
             super().truncate(path, size)
             self.journal.cut(path, size)
             self.journal.synced(path)
 
     def rename(self, path: Path, target: Path) -> None:
-        """Rename a file, and record it."""
         with self.journal.lock:
             super().rename(path, target)
             self.journal.renamed(path, target)
 
     def remove(self, path: Path) -> None:
-        """Remove a file, and record it."""
         with self.journal.lock:
             super().remove(path)
             self.journal.removed(path)
 
     def make_folder(self, path: Path) -> None:
-        """Create a folder, and record it if it is new."""
         with self.journal.lock:
             there = path.is_dir()
             super().make_folder(path)
@@ -216,7 +210,6 @@ class RecordingFilesystem(Filesystem):
                 self.journal.made_folder(path)
 
     def sync_folder(self, folder: Path) -> None:
-        """Sync the names in a folder, and record it."""
         with self.journal.lock:
             super().sync_folder(folder)
             self.journal.synced_folder(folder)
