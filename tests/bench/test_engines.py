@@ -150,7 +150,8 @@ def test_every_side_on_a_server_says_which() -> None:
     infos = registry.engines()
 
     served = {name for name, info in infos.items() if info.server}
-    assert served == {*EVERY_SERVED, *SERVED_SAVERS, *EVERY_SHARED_SERVED, *TOLD_SERVED}
+    agents = {name for name in infos if name.startswith("deepagents-memory-")}
+    assert served == {*EVERY_SERVED, *SERVED_SAVERS, *EVERY_SHARED_SERVED, *TOLD_SERVED, *agents}
 
 
 def test_the_cpu_of_a_process_counts_children_that_have_ended() -> None:

@@ -6,16 +6,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PACKAGES = {
-    "autogen": "autogen_agentchat",
-    "langchain": "langchain_core",
-    "llamaindex": "llama_index",
-}
+PACKAGES = {"agents": "agent_framework"}
 """What a framework is imported as, where that is not the name of its folder."""
 
 collect_ignore = [
-    str(folder.parent)
-    for folder in [*HERE.glob("*/__init__.py"), *HERE.glob("agents/*/__init__.py")]
-    if folder.parent.name != "agents"
-    and find_spec(PACKAGES.get(folder.parent.name, folder.parent.name)) is None
+    folder.parent.name
+    for folder in HERE.glob("*/__init__.py")
+    if find_spec(PACKAGES.get(folder.parent.name, folder.parent.name)) is None
 ]

@@ -269,7 +269,8 @@ def test_the_commits_of_a_thread_say_what_ran(tmp_path: Path) -> None:
         (failed,) = [one for one in commits_of(saver, "u") if one.status]
 
     assert {one.agent for one in commits} == {"t"}
-    # On a busy machine the writes of a step may land in a commit of their own, before its checkpoint.
+    # On a busy machine the writes of a step may land before its checkpoint, in a commit of
+    # their own.
     assert list(dict.fromkeys(one.logic_step for one in commits))[-3:] == ["n0", "n1", "n2"]
     assert "loop 3" in [one.description for one in commits[-2:]]
     assert (failed.status, failed.logic_step) == ("failed", "fail")
