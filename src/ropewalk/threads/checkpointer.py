@@ -467,6 +467,15 @@ _LONGEST: Final = 100 * 366 * 86_400.0
 _MOST_MET: Final = 10_000
 
 
+def threads_of(
+    given: ThreadCheckpointer[Any] | Store | KVStore | str | PathLike[str] | None,
+) -> tuple[ThreadCheckpointer[Any], bool]:
+    """The conversations in what was handed over, and whether whoever asks has to release them."""
+    if isinstance(given, ThreadCheckpointer):
+        return given, False
+    return ThreadCheckpointer(given), True
+
+
 class StateCache:
     """Cached states by thread."""
 

@@ -22,7 +22,7 @@ from ropewalk.history import MAIN, Commit
 from ropewalk.store import Store
 from ropewalk.store.asynchronous import Closes, Threads, twin
 from ropewalk.threads.address import Id, address_of
-from ropewalk.threads.checkpointer import ThreadCheckpointer
+from ropewalk.threads.checkpointer import ThreadCheckpointer, threads_of
 from ropewalk.threads.contents import ITEM, MARKS, SHAPE, STATE, STATE_KEY, Contents
 from ropewalk.threads.items import ItemCache, Items, encode_list, no_items, part_of
 from ropewalk.threads.thread import ANY, Known, Plan, Thread, state_entry
@@ -87,10 +87,7 @@ class Transcript(Closes):
     ) -> None:
         config = {"thread_id": id, "user_id": user_id, "branch": branch}
         self._address = address_of(config)
-        self._owns_threads = not isinstance(threads, ThreadCheckpointer)
-        self.threads: ThreadCheckpointer[Any] = (
-            threads if isinstance(threads, ThreadCheckpointer) else ThreadCheckpointer(threads)
-        )
+        self.threads, self._owns_threads = threads_of(threads)
         self.id, self.user_id, self.shape = id, user_id, shape
         self._config: Mapping[str, Any] = {
             name: value for name, value in config.items() if value is not None

@@ -12,6 +12,7 @@ from ropewalk.adapters.agent_framework.shape import SHAPE
 from ropewalk.store import KVStore, Store
 from ropewalk.threads import ThreadCheckpointer, Transcript
 from ropewalk.threads.address import Id
+from ropewalk.threads.checkpointer import threads_of
 
 
 class RopewalkHistoryProvider(HistoryProvider):
@@ -35,10 +36,7 @@ class RopewalkHistoryProvider(HistoryProvider):
         **options: Any,
     ) -> None:
         super().__init__(source_id, **options)
-        self._owns_threads = not isinstance(threads, ThreadCheckpointer)
-        self.threads: ThreadCheckpointer[Any] = (
-            threads if isinstance(threads, ThreadCheckpointer) else ThreadCheckpointer(threads)
-        )
+        self.threads, self._owns_threads = threads_of(threads)
         self._user_id, self._limit = user_id, limit
 
     def transcript(self, session_id: str) -> Transcript:

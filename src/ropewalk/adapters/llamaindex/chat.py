@@ -14,6 +14,7 @@ from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, Messag
 from ropewalk.errors import RefMoved
 from ropewalk.store import KVStore, Store
 from ropewalk.threads import ThreadCheckpointer, Transcript
+from ropewalk.threads.checkpointer import threads_of
 from ropewalk.threads.transcript import UNCHANGED
 
 T = TypeVar("T")
@@ -35,6 +36,7 @@ class RopewalkChatStore(AsyncDBChatStore):
 
     user_id: str | None = None
     _threads: ThreadCheckpointer[Any] = PrivateAttr()
+    _owns_threads: bool = PrivateAttr()
 
     def __init__(
         self,
@@ -43,9 +45,7 @@ class RopewalkChatStore(AsyncDBChatStore):
         user_id: str | None = None,
     ) -> None:
         super().__init__(user_id=user_id)
-        self._threads = (
-            store if isinstance(store, ThreadCheckpointer) else ThreadCheckpointer(store)
-        )
+        self._threads, self._owns_threads = threads_of(store)
 
     @classmethod
     def class_name(cls) -> str:
@@ -58,7 +58,8 @@ class RopewalkChatStore(AsyncDBChatStore):
 
     def close(self) -> None:
         """Close the store, if this opened it."""
-        self._threads.release()
+        if self._owns_threads:
+            self._threads.release()
 
     # Reading.
 

@@ -280,6 +280,10 @@ def test_a_store_is_closed_by_who_opened_it(tmp_path: Path) -> None:
         RopewalkChatStore(ThreadCheckpointer(store)).close()
 
         assert store.spaces("") is not None
+    with ThreadCheckpointer[Any](tmp_path / "shared") as threads:
+        RopewalkChatStore(threads).close()
+
+        assert threads.list_threads({}) == []
     with pytest.raises(Exception, match="closed"):
         asyncio.run(own.get_keys())
 
