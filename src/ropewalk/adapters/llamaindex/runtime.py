@@ -383,7 +383,7 @@ def _description(tick: WorkflowTick) -> tuple[str, str]:
             if isinstance(result, StepWorkerFailed):
                 made.append(f"failed: {result.exception!r:.200}")
             elif isinstance(result, StepWorkerResult):
-                made.append(type(result.result).__name__)
+                made.append("None" if result.result is None else type(result.result).__name__)
         return step, f"{step}: {type(tick.event).__name__} -> {', '.join(made) or 'waits'}"
     if isinstance(tick, TickAddEvent):
         return "", f"received {type(tick.event).__name__}"
