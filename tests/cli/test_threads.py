@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ropewalk import Message, ThreadCheckpointer, Timeline
+from ropewalk.threads import Transcript
 from tests.cli.support import Done, here, process
 
 ALICE = {"thread_id": "support-42", "user_id": "alice"}
@@ -325,6 +326,22 @@ def test_blame_and_bisect_find_the_step_of_a_message_and_of_a_state(folder: Path
     assert on("blame", "messages[0].content", "--json").record["path"] == "messages[0].content"
     assert on("bisect", "state.step", "refund", "-q").out.strip() == steps[0]
     assert on("bisect", "messages[1]", "--exists", "-q").out.strip() == steps[3]
+
+
+def test_blame_takes_the_places_in_an_item_as_they_are_shown(
+    chat: ThreadCheckpointer[Any],
+) -> None:
+    items = Transcript("items", chat)
+    items.append([{"role": "user", "content": "Hi"}, {"role": "assistant", "tags": ["a"]}])
+    items.save([{"role": "user", "content": "Hi"}, {"role": "assistant", "tags": ["b"]}])
+    named = ("--thread", "items")
+    last, first = here("log", *named, "-q").out.split()
+
+    for place in ("messages[1]", "messages[1].tags", "messages[1].item.tags[0]"):
+        assert here("blame", place, *named, "-q").out.strip() == last
+    assert here("blame", "messages[1].item.role", *named, "-q").out.strip() == first
+    wrong = here("blame", "messages[1].item.nothing", *named)
+    assert wrong.code == 4 and "nothing at messages[1].item.nothing now" in wrong.err
 
 
 def test_a_thread_can_go_back_and_branch_and_come_back(chat: ThreadCheckpointer[Any]) -> None:

@@ -185,10 +185,15 @@ def _load_shapes() -> None:
 
 
 def _config(run: Run, store: Store, thread: str) -> dict[str, Any]:
-    if isinstance(timeline_of(store, thread, run.user, run.branch), GraphTimeline):
+    graph = timeline_of(store, thread, run.user, run.branch)
+    if isinstance(graph, GraphTimeline):
+        state = graph.get_state()
         raise with_hint(
             InvalidInput(f"{thread!r:.80} is a thread of LangGraph, not a conversation of ours"),
-            f"`ropewalk show --thread {thread} {run.branch or 'main'} messages` shows its messages",
+            f"`ropewalk show --thread {thread} {run.branch or 'main'} messages` shows its messages"
+            if isinstance(state, dict) and "messages" in state
+            else "its checkpoints hold no messages, as with a DeltaChannel: "
+            "graph.get_state(config) puts them together",
         )
     conversation = kinds_of(thread)[2]
     config = {"thread_id": read_id(conversation, "--thread"), "user_id": read_user(run.user)}

@@ -12,11 +12,11 @@ import typer
 
 from ropewalk.adapters.langgraph.saver.timeline import GraphTimeline, graph_names
 from ropewalk.cli.command import Run, command
-from ropewalk.cli.errors import FOUND, Usage
+from ropewalk.cli.errors import FOUND, Usage, with_hint
 from ropewalk.cli.output import Span, on_one_line, plain, pretty_json, same
 from ropewalk.cli.targets import ArtifactRow, artifact_rows, names_by_user, sets_in, told_sets
 from ropewalk.codec import Path
-from ropewalk.errors import InvalidInput
+from ropewalk.errors import InvalidInput, PathNotFound
 from ropewalk.history.history import REDOES, UNDOES
 from ropewalk.store import Operation, Store
 from ropewalk.timeline import Checkpoint, CheckpointStatus, Diff, Timeline, TreeLine, drawing
@@ -92,8 +92,15 @@ def log(
     with run.timeline() as timeline:
         names = names_by_id(timeline)
         shown = timeline.failures if failed else timeline.history
+        step = None
         for step in shown(limit=most(limit)):
             run.out.row(step_record(run, step), step.id, *step_spans(run, step, names.get(step.id)))
+        branches = [on_one_line(one.name) for one in timeline.list_branches()]
+        if step is None and branches and not failed and timeline.head is None:
+            run.out.note(
+                f"branch {timeline.current_branch!r} has no steps; --branch shows those of "
+                f"{', '.join(branches[:5])}{', ...' if len(branches) > 5 else ''}"
+            )
 
 
 def names_by_id(timeline: Timeline) -> dict[str, list[str]]:
@@ -431,7 +438,14 @@ def blame(run: Run, path: PathArgument) -> None:
     """
     with run.timeline() as timeline:
         steps = _parsed(run, timeline, path)
-        _answer(run, timeline.blame(steps), steps)
+        try:
+            step = timeline.blame(steps)
+        except PathNotFound:
+            raise with_hint(
+                PathNotFound(f"there is nothing at {path:.200} now"),
+                "`ropewalk show` prints what is there",
+            ) from None
+        _answer(run, step, steps)
 
 
 class Test(StrEnum):

@@ -198,7 +198,9 @@ def _stored(path: Path, past: Past) -> Path:
     except PathNotFound:
         return path
     if is_item(message):
-        return (path[0], ITEM, *path[1:])
+        item = message[ITEM]
+        shown = path[1] == ITEM and not (isinstance(item, dict) and ITEM in item)
+        return path if shown else (path[0], ITEM, *path[1:])
     if path[1] != _METADATA:
         return path
     own, shared = message.get(_METADATA, {}), message.get(_ABOUT, {})

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from deepagents.backends import CompositeBackend, StateBackend
 from deepagents.backends.protocol import _supports_delete
+from typer.testing import CliRunner
 
 import ropewalk
 from ropewalk.adapters.deepagents import RopewalkBackend
+from ropewalk.cli.app import app
 from ropewalk.errors import Conflict, InvalidInput, MergeConflict, NotFound, StoreClosed
 from ropewalk.store import Store
 from tests.frameworks.agents.deepagents.agents import ropewalk_says
@@ -358,3 +360,14 @@ def test_an_older_release_is_refused_with_the_extra(monkeypatch: pytest.MonkeyPa
 
     with pytest.raises(ImportError, match=r"0\.7\.32 or newer.*ropewalk\[deepagents\]"):
         importlib.import_module("ropewalk.adapters.deepagents").FileVersions  # noqa: B018
+
+
+def test_a_log_of_a_branch_without_steps_names_those_that_have_some(tmp_path: Path) -> None:
+    where = ["log", "--store", str(tmp_path / "s")]
+    with ropewalk.open(tmp_path / "s") as store:
+        RopewalkBackend(store, branch="thread/trip").write("/a", "1")
+
+    done = CliRunner().invoke(app, where)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "branch 'main' has no steps" in done.stderr and "thread/trip" in done.stderr
+    assert "write /a" in CliRunner().invoke(app, [*where, "--branch", "thread/trip"]).stdout

@@ -11,10 +11,12 @@ from deepagents import create_deep_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from typer.testing import CliRunner
 
 from ropewalk import Store
 from ropewalk.adapters.deepagents import fork_thread
 from ropewalk.adapters.langgraph import RopewalkSaver
+from ropewalk.cli.app import app
 from ropewalk.errors import InvalidInput
 from ropewalk.testing import SessionContract, SessionKit
 from ropewalk.timeline import Timeline
@@ -112,5 +114,7 @@ class TestThreadsOfDeepAgents(SessionContract):
         ropewalk_says("rollback", "--to", head.id, "--thread", "chat", *where)
 
         assert at in log and at in tree
+        done = CliRunner().invoke(app, ["messages", "--thread", "chat", *where])
+        assert done.exit_code == 3 and "graph.get_state(config)" in done.output
         assert self.kit().texts(open_store(), "chat") == ["What is the weather?"]
         ropewalk_says("check", *where)
