@@ -141,6 +141,23 @@ def twin_iterator(
     return _named(run, method)
 
 
+def finishing(
+    method: Callable[P, Coroutine[Any, Any, R]],
+) -> Callable[P, Coroutine[Any, Any, R]]:
+    """A coroutine that goes on to its end although the task that awaits it is cancelled.
+
+    For methods that note what they stored, and hold a lock of asyncio until then.
+    """
+
+    @wraps(method)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        import asyncio
+
+        return await asyncio.shield(asyncio.ensure_future(method(*args, **kwargs)))
+
+    return run
+
+
 def _named(run: Callable[P, R], method: Callable[..., Any]) -> Callable[P, R]:
     name = method.__name__
     run.__name__ = f"a{name}"

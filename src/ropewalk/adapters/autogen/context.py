@@ -13,8 +13,9 @@ from autogen_core.models import FunctionExecutionResultMessage, LLMMessage
 from pydantic import TypeAdapter
 
 from ropewalk.adapters.autogen.shape import SHAPE
-from ropewalk.errors import Conflict, InvalidInput
+from ropewalk.errors import InvalidInput
 from ropewalk.store import KVStore, Store
+from ropewalk.store.asynchronous import finishing
 from ropewalk.threads import ThreadCheckpointer, Transcript
 from ropewalk.threads.address import Id
 
@@ -31,7 +32,8 @@ class RopewalkContext(ChatCompletionContext):
     begins that thread as a fork, which shares what is stored.
 
     `threads` is a store, the URL of one, or a `ThreadCheckpointer` that several contexts share.
-    With `buffer_size` the model gets only the last messages.
+    With `buffer_size` the model gets only the last messages. A task that is cancelled stops
+    waiting; what it began is finished first, then the next call begins.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class RopewalkContext(ChatCompletionContext):
     def __repr__(self) -> str:
         return f"<RopewalkContext {self.transcript.id!r} in {self.transcript.threads.store!r}>"
 
+    @finishing
     async def add_message(self, message: LLMMessage) -> None:
         """Append a message.
 
@@ -69,6 +72,7 @@ class RopewalkContext(ChatCompletionContext):
             await self._ready()
             await self._append([message])
 
+    @finishing
     async def get_messages(self) -> list[LLMMessage]:
         """The messages for the model."""
         async with self._lock:
@@ -79,12 +83,15 @@ class RopewalkContext(ChatCompletionContext):
             orphan = bool(last) and isinstance(last[0], FunctionExecutionResultMessage)
             return last[1:] if orphan else last  # Its call is not among them.
 
+    @finishing
     async def clear(self) -> None:
         """Remove the messages; they stay in the history of the thread."""
         async with self._lock:
+            self._head = None
             await self.transcript.aclear()
             self._messages, self._head, self._stored = [], self.transcript.seen, sha256()
 
+    @finishing
     async def save_state(self) -> Mapping[str, Any]:
         """Where in the thread the messages end; messages that were changed in place are stored."""
         async with self._lock:
@@ -94,6 +101,7 @@ class RopewalkContext(ChatCompletionContext):
             thread = {"id": self.transcript.id, "user_id": self.transcript.user_id}
             return {"type": _KIND, "thread": thread, "head": self._head}
 
+    @finishing
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Go to where a state was saved.
 
@@ -105,8 +113,8 @@ class RopewalkContext(ChatCompletionContext):
                 await self._ready()
                 return await self._save(_MESSAGES.validate_python(state["messages"]))
             id, user_id = state["thread"]["id"], state["thread"]["user_id"]
-            await self._go_to(id, user_id, state["head"])
             self._head = None
+            await self._go_to(id, user_id, state["head"])
             return await self._ready()
 
     async def close(self) -> None:
@@ -128,8 +136,8 @@ class RopewalkContext(ChatCompletionContext):
         items, joined = _dumped(messages), _joined(messages)
         try:
             self._head = await self.transcript.aappend(items, expect=self._head)
-        except Conflict:
-            self._head = None
+        except BaseException:
+            self._head = None  # Nobody knows whether it was stored: the next call reads.
             raise
         self._stored.update(joined)
         self._messages += messages
@@ -138,8 +146,8 @@ class RopewalkContext(ChatCompletionContext):
         items, stored = _dumped(messages), sha256(_joined(messages))
         try:
             self._head = await self.transcript.asave(items, expect=self._head)
-        except Conflict:
-            self._head = None
+        except BaseException:
+            self._head = None  # Nobody knows whether it was stored: the next call reads.
             raise
         self._messages, self._stored = list(messages), stored
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final, Protocol
+from weakref import WeakKeyDictionary
 
 from ropewalk.adapters.typed_state import Hydrated, StateAdapter
 from ropewalk.state import AgentState, Framework, Runtime
@@ -11,6 +13,11 @@ from ropewalk.store import KVStore, Store
 
 _MISSING: Final = object()
 """Marks a field that is not set."""
+
+
+_locks: Final[WeakKeyDictionary[StateStore, asyncio.Lock]] = WeakKeyDictionary()
+"""For who sets values in a `ctx.store`: storing one takes a while, and part of a value is set in
+what was there before."""
 
 
 class StateStore(Protocol):
@@ -83,18 +90,19 @@ class ContextStore:
         Raises `UnknownField`, `InlineSizeExceeded` and `NotStorable`, with nothing set.
         """
         adapter, (name, _, rest) = self._adapter, path.partition(".")
-        if rest:
-            from workflows.context.state_store import set_by_path
+        async with _locks.setdefault(self._store, asyncio.Lock()):
+            if rest:
+                from workflows.context.state_store import set_by_path
 
-            whole = await self._field(name)
-            whole = {} if whole is _MISSING else whole
-            set_by_path(whole, rest, value)
-            value = whole
-        since = self._read.get(name)
-        update = await adapter.backend._threads.run(
-            lambda: adapter.externalize({name: value}, since=since)
-        )
-        await self._store.set(name, update[name])
+                whole = await self._field(name)
+                whole = {} if whole is _MISSING else whole
+                set_by_path(whole, rest, value)
+                value = whole
+            since = self._read.get(name)
+            update = await adapter.backend._threads.run(
+                lambda: adapter.externalize({name: value}, since=since)
+            )
+            await self._store.set(name, update[name])
 
     async def to_checkpoint_dict(self) -> dict[str, Any]:
         """The fields that are set, with a reference in place of each externalized value.

@@ -174,6 +174,26 @@ def test_initial_messages_begin_a_thread_once_and_a_buffer_limits_what_the_model
     run(talk())
 
 
+def test_a_conversation_goes_on_after_tasks_that_were_cancelled_anywhere() -> None:
+    async def talk() -> None:
+        context = RopewalkContext("scout", MemoryStore())
+        for steps in range(12):
+            begun = asyncio.create_task(
+                context.add_message(UserMessage(content=f"cancelled after {steps}", source="user"))
+            )
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            begun.cancel()
+            await context.add_message(UserMessage(content=f"after {steps}", source="user"))
+        found = [one.content for one in await context.get_messages()]
+        assert found == [one["content"] for one in context.transcript.items()]
+        assert [text for text in found if str(text).startswith("after")] == [
+            f"after {steps}" for steps in range(12)
+        ]
+
+    run(talk())
+
+
 def team(threads: ThreadCheckpointer[Any], trip: str) -> RoundRobinGroupChat:
     return RoundRobinGroupChat(
         [

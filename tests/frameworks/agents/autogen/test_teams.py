@@ -62,6 +62,20 @@ def test_a_team_goes_on_in_another_process(engine: str, tmp_path: Path) -> None:
     assert before == after == ["where to?", "scout 0", "driver 0"]
 
 
+def test_a_team_is_saved_after_tasks_that_were_cancelled_anywhere() -> None:
+    async def talk() -> None:
+        timeline, group = TeamTimeline("trip", MemoryStore()), team()
+        for steps in range(12):
+            begun = asyncio.create_task(timeline.save_state(group, "cancelled"))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            begun.cancel()
+            saved = await timeline.save_state(group, f"after {steps}")
+            assert timeline.head == saved
+
+    run(talk())
+
+
 def test_a_rollback_and_a_fork_go_on_from_an_earlier_turn() -> None:
     async def talk() -> list[list[str]]:
         timeline, group = TeamTimeline("trip", MemoryStore()), team()

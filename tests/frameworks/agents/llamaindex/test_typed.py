@@ -68,6 +68,21 @@ def test_a_field_is_set_and_read_and_its_payload_is_in_no_dump(adapter: LlamaInd
     assert "ropewalk_ref" in json.dumps(dump)
 
 
+def test_parts_of_a_value_that_several_steps_set_at_once_are_all_there(
+    adapter: LlamaIndexAdapter,
+) -> None:
+    async def act(state: ContextStore, raw: Any) -> Any:
+        await state.set("docs", [{} for _ in range(5)])
+        await asyncio.gather(
+            *(adapter.context_store(raw).set(f"docs.{at}.id", at) for at in range(5))
+        )
+        return await state.get("docs")
+
+    found, _ = in_step(adapter, act)
+
+    assert found == [{"id": at} for at in range(5)]
+
+
 def test_a_checkpoint_dict_is_read_by_the_class_of_the_state(
     adapter: LlamaIndexAdapter, store: MemoryStore
 ) -> None:
