@@ -248,6 +248,9 @@ class SessionContract:
 
         store = open_store()
         found = self._texts(store, "chat")
+        if not self.kit.stores_whole_turns:
+            # A turn that met a conflict after its first call was said again.
+            found = list(dict.fromkeys(found))
         for label in labels:
             said = [text for text in found if text.startswith(label)]
             assert said == [f"{label} {number}." for number in range(8)]
