@@ -138,6 +138,29 @@ def test_a_script_may_fail_and_may_end() -> None:
     assert ended[0] == 400 and "1 turns" in ended[1]["error"]["message"]
 
 
+@pytest.mark.parametrize("length", [None, "-1", "many"])
+def test_a_request_without_a_length_is_refused_at_once(length: str | None) -> None:
+    with ModelServer([TURN]) as server:
+        place = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=30)
+        place.putrequest("POST", PATHS[0])
+        if length is not None:
+            place.putheader("content-length", length)
+        place.endheaders()
+        answer = place.getresponse()
+        assert answer.status == 400 and b"content-length" in answer.read()
+        assert answer.isclosed()
+        place.close()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("said", [None, Turn.calling("lookup", city={"a set"})])
+def test_what_a_script_cannot_mean_is_refused_with_the_reason(said: Any, streamed: bool) -> None:
+    with ModelServer(lambda request: said) as server:
+        for path in PATHS:
+            status, answer = ask(server, path, USER, stream=streamed)
+            assert status == 400 and answer["error"]["message"]
+
+
 def test_it_ends_with_connections_that_are_open() -> None:
     before = threading.active_count()
     server = ModelServer([Turn("one")])

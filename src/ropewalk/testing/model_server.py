@@ -213,19 +213,25 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """A request to the model."""
         path = self.path.partition("?")[0]
-        raw = self.rfile.read(int(self.headers.get("content-length") or 0))
+        size = self.headers.get("content-length", "")
+        if not (size.isascii() and size.isdecimal()):
+            self.close_connection = True  # Nobody knows where the next request begins.
+            return self._send(400, _error("invalid_request_error", "content-length is missing"))
+        raw = self.rfile.read(int(size))
         protocol = _PROTOCOLS.get(path)
         if protocol is None:
             return self._send(404, {"error": {"message": f"nothing is at {self.path}"}})
         headers = {name.lower(): value for name, value in self.headers.items()}
         try:
             request, turn = self.server.model._turn(path, headers, raw)
+            if turn.status != 200:
+                return self._send(turn.status, _error("api_error", turn.text))
+            whole = protocol.whole(request, turn)
+            json.dumps(whole)  # A script may give a tool any arguments.
         except Exception as error:  # noqa: BLE001 - whatever a script raises, the test shall see it
             return self._send(400, _error("invalid_request_error", f"{error}"))
-        if turn.status != 200:
-            return self._send(turn.status, _error("api_error", turn.text))
         if not request.body.get("stream"):
-            return self._send(200, protocol.whole(request, turn))
+            return self._send(200, whole)
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("connection", "close")
