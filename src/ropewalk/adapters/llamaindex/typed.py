@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from copy import deepcopy
 from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
@@ -127,5 +128,5 @@ class ContextStore:
         read = self._adapter.hydrate({name: held})
         self._read[name] = read
         if read.ref(name) is None:
-            return held
+            return deepcopy(held)
         return await self._adapter.backend._threads.run(lambda: read[name])

@@ -83,6 +83,25 @@ def test_parts_of_a_value_that_several_steps_set_at_once_are_all_there(
     assert found == [{"id": at} for at in range(5)]
 
 
+def test_an_inline_value_changes_only_when_it_is_set(store: MemoryStore) -> None:
+    class Small(AgentState):
+        seen: Inline[dict[str, Any]]
+
+    adapter = LlamaIndexAdapter(Small, backend=store, inline_threshold_bytes=100)
+
+    async def act(state: ContextStore, raw: Any) -> Any:
+        await state.set("seen", {"a": [1]})
+        (await state.get("seen"))["b"] = 2
+        (await state.get("seen.a")).append(2)
+        with pytest.raises(InlineSizeExceeded):
+            await state.set("seen.c", "large" * 100)
+        return await raw.get("seen")
+
+    found, _ = in_step(adapter, act)
+
+    assert found == {"a": [1]}
+
+
 def test_a_checkpoint_dict_is_read_by_the_class_of_the_state(
     adapter: LlamaIndexAdapter, store: MemoryStore
 ) -> None:
