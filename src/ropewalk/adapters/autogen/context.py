@@ -13,7 +13,7 @@ from autogen_core.models import FunctionExecutionResultMessage, LLMMessage
 from pydantic import TypeAdapter
 
 from ropewalk.adapters.autogen.shape import SHAPE
-from ropewalk.errors import InvalidInput
+from ropewalk.errors import InvalidInput, NotAllowed
 from ropewalk.store import KVStore, Store
 from ropewalk.store.asynchronous import finishing
 from ropewalk.threads import ThreadCheckpointer, Transcript
@@ -106,13 +106,16 @@ class RopewalkContext(ChatCompletionContext):
         """Go to where a state was saved.
 
         Takes states of other model contexts, too. Messages that were added since are left behind,
-        and stay in the history of the thread. Raises `NotFound` if the place is not in this store.
+        and stay in the history of the thread. Raises `NotFound` if the place is not in this store,
+        and `NotAllowed` if it belongs to another user.
         """
         async with self._lock:
             if state.get("type") != _KIND:
                 await self._ready()
                 return await self._save(_MESSAGES.validate_python(state["messages"]))
             id, user_id = state["thread"]["id"], state["thread"]["user_id"]
+            if user_id != self.transcript.user_id:
+                raise NotAllowed("the state is of a conversation of another user")
             self._head = None
             await self._go_to(id, user_id, state["head"])
             return await self._ready()

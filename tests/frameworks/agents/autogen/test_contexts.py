@@ -29,6 +29,7 @@ from PIL import Image as Picture
 
 from ropewalk import MemoryStore, SqliteStore, Store
 from ropewalk.adapters.autogen import RopewalkContext, TeamTimeline
+from ropewalk.errors import NotAllowed
 from ropewalk.testing import SessionContract, SessionKit
 from ropewalk.threads import ThreadCheckpointer
 from tests.frameworks.turn import ROOT
@@ -146,6 +147,20 @@ def test_a_state_in_another_context_is_a_fork() -> None:
         assert said == [["one", "two"], ["one", "other"]]
         await second.load_state(await first.save_state())  # Not empty any more: it is replaced.
         assert [m.content for m in await second.get_messages()] == ["one", "two"]
+
+    run(talk())
+
+
+def test_a_state_gives_nothing_of_another_user() -> None:
+    async def talk() -> None:
+        threads = ThreadCheckpointer(MemoryStore())
+        bob = RopewalkContext("one", threads, user_id="bob")
+        await bob.add_message(UserMessage(content="a secret", source="user"))
+        for user in ("eve", None):
+            other = RopewalkContext("two", threads, user_id=user)
+            with pytest.raises(NotAllowed):
+                await other.load_state({**await bob.save_state(), "head": "main"})
+            assert await other.get_messages() == []
 
     run(talk())
 
