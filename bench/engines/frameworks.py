@@ -51,12 +51,12 @@ _NOTES: Final = {
     ),
     "autogen": (
         "save_state() after each turn, replaced as JSON in SQLite",
-        "nothing is saved",
+        "save_state() after each turn, which is not kept",
         "TeamTimeline on the embedded store",
     ),
     "agent_framework": (
         "FileCheckpointStorage",
-        "without checkpoints",
+        "its checkpoints are not kept",
         "RopewalkCheckpointStorage on the embedded store",
     ),
 }

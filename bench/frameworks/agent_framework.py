@@ -10,6 +10,7 @@ from agent_framework import (
     FileCheckpointStorage,
     Workflow,
     WorkflowBuilder,
+    WorkflowCheckpoint,
     WorkflowContext,
     handler,
 )
@@ -75,10 +76,18 @@ class Talk(Session):
         return await self._workflow.run(0)
 
 
-class Alone(Conversations):
-    """The workflow without checkpoints."""
+class Nowhere:
+    """A storage that keeps nothing: what checkpoints cost the framework itself."""
 
-    storage: Any = None
+    async def save(self, checkpoint: WorkflowCheckpoint) -> str:
+        """Drop a checkpoint."""
+        return str(checkpoint.checkpoint_id)
+
+
+class Alone(Conversations):
+    """The workflow makes its checkpoints, which are not kept."""
+
+    storage: Any = Nowhere()
 
     async def session(self, name: str, ahead: list[Turn]) -> Talk:
         return Talk(name, self.storage)

@@ -81,7 +81,7 @@ class Talk(Session):
 
 
 class Alone(Conversations):
-    """The agent alone: nothing is saved."""
+    """The agent gives its state after each turn, which is not kept."""
 
     def agent(self, name: str, ahead: list[Turn]) -> Any:
         """An agent."""
@@ -92,6 +92,7 @@ class Alone(Conversations):
 
     async def save(self, talk: Talk) -> None:
         """Save the state of an agent."""
+        await talk.agent.save_state()
 
 
 class Own(Alone):
