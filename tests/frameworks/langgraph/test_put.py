@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from typing import Any
 
 import pytest
@@ -233,6 +234,74 @@ def test_versions_grow_and_never_meet(saver: RopewalkSaver) -> None:
 
     assert len({*first, *second}) == 200
     assert all(after > max(first) for after in second)
+
+
+def test_who_goes_on_twice_from_a_version_meets_nobody(saver: RopewalkSaver) -> None:
+    first = saver.get_next_version(None, None)
+    several = [saver.get_next_version(first, None) for _ in range(100)]
+    further = [saver.get_next_version(one, None) for one in several]
+
+    assert len({*several, *further}) == 200
+
+
+def test_a_child_goes_on_with_other_versions_than_its_parent(saver: RopewalkSaver) -> None:
+    first = saver.get_next_version(None, None)
+    there, here = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(here, saver.get_next_version(first, None).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+
+    assert os.read(there, 100).decode() != saver.get_next_version(first, None)
+
+
+ODD_VERSIONS = [
+    "00000000000000000000000000000007.0123456789",
+    "00000000000000000000000000000007.4294967296",
+    "00000000000000000000004294967296.0000000001",
+    "00000000000000000000000000000007.1234567890 ",
+    "0000000000000000000000000000000٧.1234567890",
+    "00000000000000000000000000000007.12345",
+    b"12345678",
+    7,
+    7.0,
+    "",
+]
+
+
+@pytest.mark.parametrize("version", ODD_VERSIONS, ids=repr)
+def test_versions_of_every_form_come_back(either: Any, version: Any) -> None:
+    made = checkpoint_of({"a": 1}, version=version)
+    made["channel_versions"]["b"] = "00000000000000000000000000000008.4294967295"
+    made["versions_seen"] = {"node": {"a": version}, "other": {}}
+    kept = copy.deepcopy(made)
+    config = either.put(config_of(), made, metadata_of(), made["channel_versions"])
+    found = either.get_tuple(config).checkpoint
+
+    assert repr(found["channel_versions"]) == repr(kept["channel_versions"])
+    assert repr(found["versions_seen"]) == repr(kept["versions_seen"])
+
+
+ODD_IDS = [
+    "1ef4f797-8335-6428-8001-8a1503f9b875",
+    "1EF4F797-8335-6428-8001-8A1503F9B875",
+    "1ef4f79783356428-8001-8a15-03f9b875-",
+    "1ef4f797-8335-6428-8001-8a1503f9b875\n",
+    "first",
+]
+
+
+@pytest.mark.parametrize("id", ODD_IDS)
+def test_ids_of_every_form_come_back(either: Any, id: str) -> None:
+    made = checkpoint_of({"a": 1}, at=id)
+    config = either.put(config_of(), made, metadata_of(), made["channel_versions"])
+    either.put_writes(config, [("a", 2)], id)
+    child = put(either, config, {"a": 2})
+
+    assert either.get_tuple(config).checkpoint["id"] == id
+    assert either.get_tuple(child).parent_config == config
+    assert written(either, config) == [(id, "a", 2)]
 
 
 def test_what_is_not_there_is_none(either: Any) -> None:

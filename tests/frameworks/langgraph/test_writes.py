@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -30,6 +31,21 @@ def test_writes_come_in_the_order_of_path_then_task_then_position(either: Any) -
     either.put_writes(config, [("c", 4)], "task-8", "~__pregel_push, 0")
 
     assert [value for _, _, value in written(either, config)] == [0, 1, 2, 3, 4, 5]
+
+
+def test_only_writes_to_delta_channels_do_not_wait_for_their_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, saver: RopewalkSaver
+) -> None:
+    """LangGraph waits for those before it puts the checkpoint that follows."""
+    monkeypatch.setattr("ropewalk.adapters.langgraph.saver.thread._LINGER", 600)
+    config = put(saver, config_of(), counters_since_delta_snapshot={"log": (1, 1)})
+    saver.put_writes(config, [("log", 1)], "task-1")
+    with ThreadPoolExecutor() as pool:
+        other = pool.submit(saver.put_writes, config, [("other", 2)], "task-2")
+        put(saver, config)
+        other.result()
+
+    assert written(saver, config) == [("task-1", "log", 1), ("task-2", "other", 2)]
 
 
 def test_paths_are_compared_as_text(either: Any) -> None:

@@ -3,7 +3,7 @@
 spaces    a number for each space, its epoch, and its counter of fencing tokens
 refs      name and target, and the record that last moved it
 tail      the last records of each space: what plain columns say of the step, and the record
-packed    the plain columns of records that are in segments
+packed    the plain columns of records that are in segments, but for `find`, which `keys` has
 segments  records of one space packed together, by the number of the last
 keys      where what `find` looks for is in segments
 commits   which records in segments bring a commit, by the first bytes of its id
@@ -45,7 +45,8 @@ BEFORE_TABLES: Final = ("PRAGMA page_size = 1024", "PRAGMA auto_vacuum = INCREME
 
 _STEP: Final = """id BLOB, parent INTEGER, time INTEGER NOT NULL, branch TEXT, status TEXT,
     agent TEXT, step TEXT, description TEXT, action TEXT, find BLOB"""
-STEP_COLUMNS: Final = "id, parent, time, branch, status, agent, step, description, action, find"
+SAID_COLUMNS: Final = "id, parent, time, branch, status, agent, step, description, action"
+STEP_COLUMNS: Final = f"{SAID_COLUMNS}, find"
 
 # Blobs are in a table with a rowid: without one they spill to overflow pages early, which
 # doubles size and time. Small rows that are found by a key need no second tree.

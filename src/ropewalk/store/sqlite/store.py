@@ -50,7 +50,7 @@ from ropewalk.store.sqlite.commit import (
     write_lease,
 )
 from ropewalk.store.sqlite.database import DATABASE, Database, translated
-from ropewalk.store.sqlite.schema import LAST, SEQUENCE_BITS, STEP_COLUMNS
+from ropewalk.store.sqlite.schema import LAST, SAID_COLUMNS, SEQUENCE_BITS
 from ropewalk.store.sqlite.search_index import SideFile, SqliteScratch, SqliteTextIndex
 from ropewalk.tree.objects import ObjectId
 
@@ -432,7 +432,7 @@ class SqliteStore(SqliteLog):
             if packed.last % GROUP and tail_rows(db, number, packed.last + 1, packed.last + 1):
                 return False
             db.execute(
-                f"INSERT INTO packed SELECT key, {STEP_COLUMNS} FROM tail "  # noqa: S608
+                f"INSERT INTO packed SELECT key, {SAID_COLUMNS}, NULL FROM tail "  # noqa: S608
                 "WHERE key BETWEEN ? AND ?",
                 (low, high),
             )

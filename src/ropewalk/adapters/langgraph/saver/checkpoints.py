@@ -17,9 +17,11 @@ This module does not import LangGraph, because the command line uses it.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
@@ -191,6 +193,7 @@ def read_step(source: Object) -> Step:
         if version != _VERSION:
             raise ValueError(f"version {version}")
         namespace, id, parent, aside, copy_of = where or (ROOT, None, None, False, None)
+        id, parent, copy_of = full_id(id), full_id(parent), full_id(copy_of)
         address = None if id is None else Address(namespace, id)
         led = [_written(namespace, parent, *one) for one in writes or ()]
         pins = notes if type(notes) is dict else None
@@ -211,9 +214,8 @@ def read_step(source: Object) -> Step:
 def _written(
     namespace: str, parent: str | None, content: bytes | int, where: Any, children: Any = ()
 ) -> Written:
-    return Written(
-        Address(*where) if where else Address(namespace, parent or ""), content, children
-    )
+    address = Address(where[0], full_id(where[1])) if where else Address(namespace, parent or "")
+    return Written(address, content, children)
 
 
 def pack_step(
@@ -226,12 +228,14 @@ def pack_step(
     address, where, writes = draft.address, None, None
     ahead: tuple[str, str | None] = ("", None)
     if address is not None:
-        where = (*address, draft.parent, draft.aside, draft.copy_of)
-        ahead = (address.namespace, draft.parent)
+        namespace, id = address
+        parent, copy_of = short_id(draft.parent), short_id(draft.copy_of)
+        where = (namespace, short_id(id), parent, draft.aside, copy_of)
+        ahead = (namespace, draft.parent)
     if draft.writes:
         writes = []
         for place, content, children in draft.writes:
-            at = None if place == ahead else (*place,)
+            at = None if place == ahead else (place.namespace, short_id(place.id))
             writes.append((content, at, children) if children else (content, at))
     return ormsgpack.packb((_VERSION, era, flags, base, newest, notes, where, draft.record, writes))
 
@@ -333,9 +337,14 @@ def make_steps(
     return steps, objects, needs
 
 
-def encode_record(codec: Codec, record: Record) -> tuple[bytes | None, list[Object]]:
-    """A record as it stands in a commit; None and the objects of a value if it is large."""
-    fields = list(record if record.before else record[:2])
+def encode_record(codec: Codec, record: Record, id: str) -> tuple[bytes | None, list[Object]]:
+    """A record as it stands in a commit; None and the objects of a value if it is large.
+
+    `id` is that of the commit's checkpoint.
+    """
+    fields: list[Any] = [_shortened(record.checkpoint, id), record.metadata]
+    if record.before:
+        fields.append(record.before)
     plain = codec.encode(fields)
     if len(plain) <= INLINE:
         return plain, []
@@ -351,7 +360,106 @@ def record_of(step: Step, loader: Loader) -> Record:
         found = loader.root(step.commit.metadata)
     if type(found) is not list or len(found) not in (2, 3):
         raise FormatError("a record of a LangGraph checkpoint is malformed")
-    return Record(*found)
+    return Record(_restored(found[0], step), *found[1:])
+
+
+def _shortened(checkpoint: dict[str, Any], id: str) -> dict[str, Any]:
+    """A checkpoint without its id, which its commit has, and with short versions."""
+    versions, seen = checkpoint.get("channel_versions"), checkpoint.get("versions_seen")
+    if checkpoint.get("id") != id or type(versions) is not dict or type(seen) is not dict:
+        return checkpoint
+    versions, nodes = {**versions}, {**seen}  # Copies, because others may be changing them.
+    maps = [versions, *nodes.values()]
+    if {*map(type, maps)} != {dict} or any(bytes in map(type, {**one}.values()) for one in maps):
+        return checkpoint
+    return {
+        **checkpoint,
+        "id": None,
+        "channel_versions": _short_versions(versions),
+        "versions_seen": {name: _short_versions({**one}) for name, one in nodes.items()},
+    }
+
+
+def _restored(checkpoint: Any, step: Step) -> dict[str, Any]:
+    """A checkpoint as it was before it was shortened."""
+    if type(checkpoint) is not dict:
+        raise FormatError("a record of a LangGraph checkpoint is malformed")
+    if "id" not in checkpoint or checkpoint["id"] is not None or step.address is None:
+        return checkpoint
+    seen = checkpoint.get("versions_seen")
+    if type(seen) is not dict:
+        raise FormatError("a record of a LangGraph checkpoint is malformed")
+    return {
+        **checkpoint,
+        "id": step.address.id,
+        "channel_versions": _full_versions(checkpoint.get("channel_versions")),
+        "versions_seen": {name: _full_versions(one) for name, one in seen.items()},
+    }
+
+
+def _short_versions(versions: dict[str, Any]) -> dict[str, Any]:
+    return {name: short_version(one) if type(one) is str else one for name, one in versions.items()}
+
+
+def _full_versions(versions: Any) -> dict[str, Any]:
+    if type(versions) is not dict:
+        raise FormatError("a record of a LangGraph checkpoint is malformed")
+    return {
+        name: full_version(one) if type(one) is bytes else one for name, one in versions.items()
+    }
+
+
+# What LangGraph and the saver make of numbers is stored as these. In a space of many small
+# checkpoints that is most of what no compression takes away.
+
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_GIVEN_OUT: Final = re.compile(r"[0-9]{32}\.[0-9]{10}")
+_HALF: Final = 32
+
+
+@lru_cache(1024)
+def short_id(id: str | None) -> str | bytes | None:
+    """The bytes of a UUID; any other id as it is."""
+    if id is None or not _UUID.fullmatch(id):
+        return id
+    return bytes.fromhex(id.replace("-", ""))
+
+
+@lru_cache(1024)
+def full_id(id: Any) -> Any:
+    """The id that was shortened; raises FormatError."""
+    if type(id) is not bytes:
+        return id
+    if len(id) != 16:
+        raise FormatError("an id in a LangGraph thread is malformed")
+    text = id.hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
+@lru_cache(1024)
+def short_version(version: str) -> str | bytes:
+    """A version as the saver gives them out in 8 bytes; any other one as it is."""
+    if not _GIVEN_OUT.fullmatch(version):
+        return version
+    number, suffix = map(int, version.split("."))
+    if number >> _HALF or suffix >> _HALF:
+        return version
+    return (number << _HALF | suffix).to_bytes(8, "big")
+
+
+@lru_cache(1024)
+def full_version(version: bytes) -> str:
+    """The version that was shortened; raises FormatError."""
+    if len(version) != 8:
+        raise FormatError("a version of a channel of LangGraph is malformed")
+    number = int.from_bytes(version, "big")
+    return make_version(number >> _HALF, number & (1 << _HALF) - 1)
+
+
+def make_version(number: int, suffix: int) -> str:
+    """A version of a channel."""
+    return f"{number:032}.{suffix:010}"
 
 
 def part_of(objects: Sequence[Object]) -> bytes:
@@ -386,7 +494,7 @@ def writes_of(
         else:
             assert step.commit.events is not None
             task, path, several = loader.root(step.commit.events)[one.content]
-        there = tasks.setdefault(task, ["", {}])
+        there = tasks.setdefault(full_id(task), ["", {}])
         there[0] = path or there[0]
         for number, channel, value in several:
             if number < 0 or number not in there[1]:

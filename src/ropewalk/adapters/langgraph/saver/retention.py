@@ -296,7 +296,7 @@ def _with_deltas(
     for channel, one in trail(log, reader, draft.address, channels).items():
         seed = [one["seed"]] if "seed" in one else []
         before[channel] = [[list(write) for write in one["writes"]], *seed]
-    plain, about = encode_record(inspection_codec, record._replace(before=before))
+    plain, about = encode_record(inspection_codec, record._replace(before=before), draft.address.id)
     objects += about
     return replace(draft, record=plain, metadata=about[-1].id if about else None)
 

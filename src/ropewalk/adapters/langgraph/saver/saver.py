@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import os
 import random
 import threading
 from collections import OrderedDict, deque
@@ -15,7 +16,6 @@ from contextvars import ContextVar
 from functools import partial
 from heapq import merge
 from itertools import islice
-from os import PathLike, path
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -33,7 +33,7 @@ from langgraph.checkpoint.serde.types import ERROR
 
 from ropewalk.adapters.langgraph.classes import GraphTypes, calling_graphs, classes_of
 from ropewalk.adapters.langgraph.saver import retention
-from ropewalk.adapters.langgraph.saver.checkpoints import Address
+from ropewalk.adapters.langgraph.saver.checkpoints import Address, make_version
 from ropewalk.adapters.langgraph.saver.thread import GraphThread, OnConflict, Put, Writes
 from ropewalk.adapters.langgraph.saver.timeline import GraphTimeline, graph_threads
 from ropewalk.adapters.langgraph.saver.values import Found
@@ -148,7 +148,7 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
 
     def __init__(
         self,
-        store: Store | KVStore | str | PathLike[str] | None = None,
+        store: Store | KVStore | str | os.PathLike[str] | None = None,
         *,
         types: Iterable[type] = (),
         classes: Classes = "plain",
@@ -484,7 +484,7 @@ def _plain(value: Any) -> Any:
 
 def _no_file(store: Any) -> Any:
     """What was given as store, unless that is the database of another saver."""
-    if isinstance(store, str | PathLike) and path.isfile(store):
+    if isinstance(store, str | os.PathLike) and os.path.isfile(store):
         raise FormatError(
             f"{store} is a file, and a store is a folder: choose another name. What LangGraph's "
             "own saver has in a file is taken over with `ropewalk import-langgraph`."
@@ -552,6 +552,7 @@ def _id_of(found: CheckpointTuple) -> str:
 
 
 _MOST_KNOWN: Final = 100_000
+_MOST_ENDS: Final = 1024
 _PATIENCE: Final = 5.0
 """A graph goes on if nothing at all was stored for so many seconds: nobody may be left to do it."""
 
@@ -579,6 +580,9 @@ class Backlog:
         self._waiting = 0
         self._chains: OrderedDict[str, _Chain] = OrderedDict()
         """The run of every version."""
+        self._ends: OrderedDict[str, int] = OrderedDict()
+        """The suffixes of versions that nobody went on from: the next one has the same suffix."""
+        self._process = os.getpid()
 
     def __len__(self) -> int:
         return len(self._chains)
@@ -591,8 +595,17 @@ class Backlog:
             raise InvalidInput(
                 f"a version begins with a whole number, not {current!r:.80}"
             ) from None
-        version = f"{number + 1:032}.{random.getrandbits(32):010}"
         with self._lock:
+            if self._process != os.getpid():
+                self._process = os.getpid()
+                self._ends.clear()  # A child and its parent would go on from the same ones.
+            suffix = self._ends.pop(str(current), None)
+            if suffix is None:
+                suffix = random.getrandbits(32)
+            version = make_version(number + 1, suffix)
+            self._ends[version] = suffix
+            if len(self._ends) > _MOST_ENDS:
+                self._ends.popitem(last=False)
             chain = self._chains.get(str(current)) or _Chain()
             if len(chain.versions) >= self._most:
                 self._waiting += 1

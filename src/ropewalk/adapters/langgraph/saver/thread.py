@@ -31,11 +31,12 @@ from ropewalk.adapters.langgraph.saver.checkpoints import (
     events_of,
     part_of,
     record_of,
+    short_id,
     space_of,
 )
 from ropewalk.adapters.langgraph.saver.codec import GraphCodec, SharingGraphCodec
 from ropewalk.adapters.langgraph.saver.log import Landing, Listed, Log, Steps, listed
-from ropewalk.adapters.langgraph.saver.retention import Change, Trail, trail
+from ropewalk.adapters.langgraph.saver.retention import COUNTERS, Change, Trail, trail
 from ropewalk.adapters.langgraph.saver.values import ChannelValues, Found, History
 from ropewalk.codec import format_path, inspection_codec
 from ropewalk.errors import MissingObjects, NotStorable, RefMoved, RopewalkError, ThreadConflict
@@ -147,6 +148,8 @@ class GraphThread:
         """Whether writes wait for their checkpoint; off after a wait that was too short."""
         self._alone = False
         """Whether a leader is storing writes without a checkpoint."""
+        self._delta: frozenset[str] = frozenset()
+        """The delta channels: LangGraph puts a checkpoint only when writes to these are stored."""
 
     @property
     def is_idle(self) -> bool:
@@ -258,10 +261,11 @@ class GraphThread:
         """Store a checkpoint or writes, in one commit with all requests queued meanwhile."""
         if isinstance(request, Put):
             self._lingers |= self._alone
+            self._delta |= request.metadata.get(COUNTERS, {}).keys()
             self._waiting.append(request)
         else:
             self._encode_writes(request)
-            if self._lingers and not request.is_last:
+            if self._lingers and not request.is_last and not self._holds_up_its_put(request):
                 # A checkpoint mostly follows at once, but not after an interrupt or an error.
                 landed = request.landed = threading.Lock()
                 landed.acquire()
@@ -276,6 +280,10 @@ class GraphThread:
                     self._lead()
         if request.error is not None:
             raise request.error
+
+    def _holds_up_its_put(self, request: Writes) -> bool:
+        """Whether LangGraph waits for these writes before it puts the checkpoint that follows."""
+        return any(channel in self._delta for _, channel, _ in request.writes)
 
     def _lead(self) -> None:
         """Land all queued requests, as the leader."""
@@ -409,7 +417,8 @@ class GraphThread:
 
     def _encode_writes(self, request: Writes) -> None:
         """Encode writes, before the graph changes them; NotStorable names the node."""
-        content = [request.task_id, request.task_path, [[*one] for one in request.writes]]
+        writes = [[*one] for one in request.writes]
+        content = [short_id(request.task_id), request.task_path, writes]
         with self._coding:
             try:
                 request.content = self._codec.encode(content)
@@ -428,7 +437,7 @@ class GraphThread:
         namespace = put.address.namespace
         try:
             said = Record(put.checkpoint, put.metadata)
-            put.record, put.about = encode_record(self._codec, said)
+            put.record, put.about = encode_record(self._codec, said, put.address.id)
             values = self._channels_of(namespace)
             put.values = values.write(put.channels)
             self._codec.turn()
@@ -525,7 +534,7 @@ class GraphThread:
             earlier = record_of(original, Loader(self._objects.read, inspection_codec)).before
             if earlier:
                 said = Record(put.checkpoint, put.metadata, earlier)
-                record, about = encode_record(self._codec, said)
+                record, about = encode_record(self._codec, said, address.id)
         objects += about
         step = put.metadata.get("step", "")
         return Draft(

@@ -388,7 +388,8 @@ class _Fork:
         return made
 
     def _put(self, record: Record, draft: Draft) -> None:
-        plain, objects = encode_record(inspection_codec, record)
+        assert draft.address is not None
+        plain, objects = encode_record(inspection_codec, record, draft.address.id)
         self.objects += objects
         root = objects[-1].id if objects else None
         draft.record, draft.metadata = plain, root
