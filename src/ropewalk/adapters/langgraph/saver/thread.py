@@ -49,7 +49,7 @@ OnConflict = Literal["fork", "raise", "branch"]
 T = TypeVar("T")
 
 _RESENDS: Final = 8
-_LINGER: Final = 0.005
+_LINGER: Final = 0.02
 """How many seconds writes wait in the queue for the checkpoint that follows."""
 _MOST_NAMESPACES: Final = 4
 _MOST_REFUSED: Final = 16
