@@ -119,6 +119,7 @@ MISSING = [
     ("nats", "nats", "from ropewalk.coherence import NatsBus; NatsBus('nats://host')"),
     ("otel", "opentelemetry", "import ropewalk.coherence as c; c.CoherenceCore(telemetry='%s')"),
     ("langsmith", "langsmith", "import ropewalk.coherence as c; c.CoherenceCore(telemetry='%s')"),
+    ("tokens", "genai_prices", "import ropewalk.coherence as c; c.prices_of('gpt-5')"),
     ("langgraph", "langgraph", "from ropewalk.adapters.langgraph import RopewalkSaver"),
     ("langgraph", "langgraph", "from ropewalk.testing import BaseStoreContract"),
     ("langchain", "langchain_core", "import ropewalk.adapters.langchain"),

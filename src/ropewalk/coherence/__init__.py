@@ -22,6 +22,8 @@ from ropewalk.coherence.grants import Grant
 from ropewalk.coherence.leases import CrashRecoveryConfig, Reclaim
 from ropewalk.coherence.logs import record_to
 from ropewalk.coherence.outages import CoherenceDegradedWarning, KeptWrite, Reconciled
+from ropewalk.coherence.prices import Prices, prices_of
+from ropewalk.coherence.prompt import PromptView, Rendered, with_artifacts
 from ropewalk.coherence.protocol import Artifact, State
 from ropewalk.coherence.records import Gap, SchemaMismatch, StoreMetricEvent, validate_log
 from ropewalk.coherence.remote_bus import LogBus, PostgresBus, RedisBus, choose_bus
@@ -59,10 +61,13 @@ __all__ = [
     "NotModified",
     "OpenTelemetryExporter",
     "PostgresBus",
+    "Prices",
+    "PromptView",
     "Receiver",
     "Reclaim",
     "Reconciled",
     "RedisBus",
+    "Rendered",
     "Replay",
     "SchemaMismatch",
     "Section",
@@ -74,11 +79,13 @@ __all__ = [
     "build_strategy",
     "choose_bus",
     "place_of",
+    "prices_of",
     "record_to",
     "replay",
     "space_topic",
     "topic_of",
     "validate_log",
+    "with_artifacts",
 ]
 
 

@@ -199,6 +199,10 @@ class Authority(ABC):
     def timeline(self, artifact: str) -> Timeline:
         """The history of an artifact, to look at."""
 
+    @abstractmethod
+    def prompt_key(self) -> bytes:
+        """A key that is made once for a store: what prompts say of artifacts is checked with it."""
+
     # Grants: leases by the names of artifacts.
 
     @abstractmethod
@@ -335,6 +339,7 @@ class LocalAuthority(Authority):
         self._keeper = LeaseKeeper(self._grants, time.clock)
         self._nanoseconds = time.nanoseconds
         self._life = os.urandom(8)
+        self._prompt_key = os.urandom(32)
 
     def after_fork(self) -> None:
         """In a child, whose artifacts are its own from now on: who held one, is not here."""
@@ -467,6 +472,10 @@ class LocalAuthority(Authority):
             # Taken together: a deletion takes away what older versions hold.
             versions = [(one, one.content) for one in kept]
         return timeline_of_versions(self._name, artifact, versions, self._codec)
+
+    def prompt_key(self) -> bytes:
+        """A key that ends with this process."""
+        return self._prompt_key
 
     # Grants.
 

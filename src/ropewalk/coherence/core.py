@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -441,6 +442,11 @@ class CoherenceCore(Closes):
             return self._reading.content(artifact, version)
         except (MissingObjects, NotFound, Unavailable):
             return None
+
+    def prompt_key(self) -> bytes:
+        """What the tags of artifacts in prompts are checked with: of this set, in this store."""
+        key = self._asked(self._authority.prompt_key)
+        return hmac.digest(key, self.name.encode("utf-8", "surrogatepass"), "sha256")
 
     def _asked(self, ask: Callable[[], R]) -> R:
         self._check_open()

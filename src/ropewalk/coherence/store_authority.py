@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -58,6 +59,9 @@ if TYPE_CHECKING:
 TENANT: Final = "coherence"
 """The tenant of the spaces that sets of artifacts are in."""
 
+_PROMPTS: Final = space_name("ropewalk", "prompts")
+"""The space of the key that tags in prompts are checked with, which all sets share."""
+_KEY: Final = ref_name("key", "prompts")
 _DELETED: Final = "deleted"
 _CREATED: Final = "created"
 REPLACED: Final = "replaced"
@@ -382,6 +386,21 @@ class StoreAuthority(Authority):
         from ropewalk.coherence.history import ArtifactTimeline
 
         return ArtifactTimeline(self.name, artifact, self.store, self._codec)
+
+    def prompt_key(self) -> bytes:
+        """The key that is in the store; whoever comes first makes it."""
+        found = self.store.ref(_PROMPTS, _KEY)
+        if found is None:
+            made = small_value(self._codec.encode(os.urandom(32)))
+            try:
+                self.store.commit(_PROMPTS, [made], [], [Move(_KEY, None, made.id)])
+            except RefMoved:
+                return self.prompt_key()
+            found = self.store.ref(_PROMPTS, _KEY)
+            assert found is not None
+        key = load(found.target, self.store.reader(_PROMPTS), self._codec)
+        assert isinstance(key, bytes)
+        return key
 
     # Grants.
 
