@@ -15,8 +15,6 @@ from tests.coherence.prompt_reader import read_prompt
 
 LINE = "A step of a plan that takes a line of its own"
 PLAN = "\n".join(f"{number}. {LINE}" for number in range(200))
-    f"{number}. A step of a plan that takes a line of its own" for number in range(200)
-)
 
 
 def test_messages_of_langchain_are_read_and_put_anew() -> None:
