@@ -419,3 +419,15 @@ def test_items_of_idle_conversations_are_let_go(store: Store) -> None:
 
     assert threads._budget.held <= 20_000
     assert [len(chat.items()) for chat in chats] == [8] * 5
+
+
+def test_what_another_adapter_wrote_is_refused_and_left_as_it_is(open_store: Opener) -> None:
+    store = open_store()
+    Transcript("chat", store, shape="one").append([{"said": "so"}])
+    other = Transcript("chat", store, shape="two")
+
+    for use in (other.items, other.read, lambda: other.append([{"n": 1}]), lambda: other.save([])):
+        with pytest.raises(InvalidInput, match="written by the adapter 'one'"):
+            use()
+
+    assert Transcript("chat", store).items() == [{"said": "so"}]

@@ -291,7 +291,9 @@ class Transcript(Closes):
         thread = self._thread
         commit = thread.look()
         self._seen = None if commit is None else commit.id
-        return thread.contents_at(commit)
+        contents = thread.contents_at(commit)
+        _check_shape(contents, self.shape)
+        return contents
 
     def _commit(self, thread: Thread, change: ItemChange, step: str, description: str) -> str:
         told = description or change.told()
@@ -329,6 +331,15 @@ class Transcript(Closes):
 def _check_limit(limit: int | None) -> None:
     if limit is not None and (not isinstance(limit, int) or limit < 0):
         raise InvalidInput(f"limit is a whole number from 0 on, not {limit!r:.80}")
+
+
+def _check_shape(contents: Contents, shape: str) -> None:
+    """Refuse what another adapter wrote, which would be read as something else."""
+    if shape and contents.message_count and contents.shape not in ("", shape):
+        raise InvalidInput(
+            f"this conversation was written by the adapter {contents.shape!r}, and is opened by "
+            f"{shape!r}. Choose another id, or open it with the adapter that wrote it."
+        )
 
 
 def _encode(codec: Codec, items: Sequence[Any]) -> list[bytes]:
@@ -387,6 +398,7 @@ class ItemChange:
         self, contents: Contents, maps: MapWriter, codec: Codec, state: CacheEntry | None
     ) -> Plan:
         """Plan it for some contents."""
+        _check_shape(contents, self._shape)
         work = _Work(contents, codec, self.time)
         self.result = self._edit(work)
         if self._state is not UNCHANGED:
