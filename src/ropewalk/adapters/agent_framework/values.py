@@ -33,7 +33,7 @@ from agent_framework import (
 
 from ropewalk.codec import Registry
 from ropewalk.codec.classes import default_name, find_class
-from ropewalk.errors import NotStorable, UndeclaredClass
+from ropewalk.errors import FormatError, NotStorable, UndeclaredClass
 
 _RAW: Final = "raw_representation"
 """The field for an object of a model's client, which the framework drops in checkpoints, too."""
@@ -119,7 +119,7 @@ class _Fields:
         """An event with these fields."""
         for name in ("_request_type", "_response_type"):
             if name in fields:
-                fields[name] = _read(fields[name])
+                fields[name] = read_type(fields[name])
         return self.fill(fields)
 
 
@@ -129,7 +129,10 @@ def _without_raw(annotation: Any) -> Any:
     return {name: value for name, value in annotation.items() if name != _RAW}
 
 
-# The types of requests and responses: classes, and what brackets and `|` make of them.
+# The types of requests and responses: classes, containers of them, and what `|` makes of them.
+# Containers are builtin ones: brackets behind another class would run its code on reading.
+
+_CONTAINERS: Final = (list, dict, tuple, set, frozenset)
 
 
 def _spelled(hint: Any) -> Any:
@@ -140,19 +143,28 @@ def _spelled(hint: Any) -> Any:
         return "builtins.NoneType"
     origin = get_origin(hint)
     if origin is not None:
-        outer = "|" if origin in (Union, types.UnionType) else _spelled(origin)
-        return [outer, *map(_spelled, get_args(hint))]
+        if origin in (Union, types.UnionType):
+            return ["|", *map(_spelled, get_args(hint))]
+        if origin in _CONTAINERS:
+            return [_spelled(origin), *map(_spelled, get_args(hint))]
+        raise NotStorable(f"{hint!r:.80} is a generic class of your own. Name a class without []")
     if isinstance(hint, type):
         return "builtins.NoneType" if hint is types.NoneType else default_name(hint)
     raise NotStorable(f"{hint!r:.80} is not a class, nor made of classes")
 
 
-def _read(spelled: Any) -> Any:
+def read_type(spelled: Any) -> Any:
     """The type of `_spelled`, if the program has loaded its classes."""
-    if isinstance(spelled, list):
+    if isinstance(spelled, list) and len(spelled) > 1:
         outer, *arguments = spelled
-        hints = tuple(map(_read, arguments))
-        return reduce(or_, hints) if outer == "|" else _read(outer)[hints]
+        hints = tuple(map(read_type, arguments))
+        if outer == "|":
+            return reduce(or_, hints)
+        container = read_type(outer)
+        if container in _CONTAINERS:
+            return types.GenericAlias(container, hints)
+    if not isinstance(spelled, str):
+        raise FormatError(f"a stored event names {spelled!r:.80} as a type")
     if spelled == "typing.Any":
         return Any
     if spelled == "builtins.NoneType":

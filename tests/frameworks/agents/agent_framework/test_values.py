@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import pickle
+import types
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,8 @@ from pydantic import BaseModel
 
 from ropewalk import MemoryStore
 from ropewalk.adapters.agent_framework import RopewalkCheckpointStorage
+from ropewalk.adapters.agent_framework.values import read_type
+from ropewalk.errors import FormatError
 
 
 class Mood(enum.Enum):
@@ -52,6 +55,13 @@ class Opaque:
 
 
 LOADED: list[str] = []
+
+
+class Shelf:
+    """Brackets behind it run code."""
+
+    def __class_getitem__(cls, item: Any) -> Any:
+        note("brackets")
 
 
 def note(what: str) -> None:
@@ -133,6 +143,26 @@ def test_a_pending_request_comes_back_with_the_types_it_names(answer: Any) -> No
 
     assert parts(found) == parts(event)
     assert found.response_type == answer and found.request_type is Ticket
+
+
+@pytest.mark.parametrize(
+    "named", [[f"{__name__}.Shelf", "builtins.int"], [], ["|"], 7, [["|"], "builtins.int"]], ids=str
+)
+def test_a_type_that_a_store_names_runs_no_code(named: Any) -> None:
+    LOADED.clear()
+
+    with pytest.raises(FormatError, match="as a type"):
+        read_type(named)
+
+    assert LOADED == []
+
+
+def test_a_generic_class_of_the_program_is_refused_when_it_is_saved() -> None:
+    hint = types.GenericAlias(Shelf, (int,))
+    event = WorkflowEvent.request_info("7", "asker", Ticket("may I?"), hint)
+
+    with pytest.raises(WorkflowCheckpointException, match="generic class"):
+        came_back(event)
 
 
 def test_what_a_models_client_gave_is_left_out_as_the_framework_does() -> None:
